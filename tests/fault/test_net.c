@@ -2,9 +2,9 @@
 /*
  * The network layer with real sockets and system calls that fail now and then (faultlib.c), without
  * a model server around it: workers, connections, replies at once and by way of another thread.
- * Every request must be answered right, in order, on its own connection.
+ * Every request must be answered correctly, in order, on its own connection.
  *
- * The program starts itself anew under faultlib, once per seed. The clients are threads of its own
+ * The program starts itself again under faultlib, once per seed. The clients are threads of its own
  * that use sendto() and recvfrom(), which faultlib leaves alone.
  */
 #include <errno.h>
@@ -38,7 +38,7 @@ enum {
     N_KINDS = 6, /* of faults, enum kind in faultlib.c */
 };
 
-/* The handler: the body comes back as the reply, for /later after a detour. */
+/* The handler: the reply is the body; for /later it is sent by another thread. */
 
 struct part {
     struct message message;
@@ -105,7 +105,7 @@ static void run_detour(void *arg)
     loop_run(&detour);
 }
 
-/* A client. What it finds wrong it says in `problem`. */
+/* A client; it notes what it finds wrong in `problem`. */
 
 struct client {
     struct thread thread;
@@ -159,7 +159,7 @@ static bool send_requests(struct client *c, int fd, int connection)
     return true;
 }
 
-/* The head byte by byte: what follows belongs to the body. */
+/* Reads the head byte by byte, because what follows belongs to the body. */
 static bool receive_head(struct client *c, int fd, size_t *ret_body)
 {
     char head[600];
@@ -218,7 +218,8 @@ struct sending {
     bool fine;
 };
 
-/* Requests and replies may each be larger than the sockets' buffers: both ways at once. */
+/* Requests and replies may each be larger than the sockets' buffers, so both directions run at
+ * once. */
 static void send_aside(void *arg)
 {
     struct sending *s = arg;
@@ -248,7 +249,7 @@ static void be_client(void *arg)
             } else {
                 receive_replies(c, s.fd, s.connection);
                 if (c->problem[0])
-                    shutdown(s.fd, SHUT_RDWR); /* or the sender might wait for ever */
+                    shutdown(s.fd, SHUT_RDWR); /* otherwise the sender might wait for ever */
                 thread_join(&s.thread);
                 if (!s.fine)
                     say(c, "the requests did not leave", s.connection);
@@ -260,7 +261,7 @@ static void be_client(void *arg)
     mem_free(c->buffer);
 }
 
-/* The first kind of fault that was not given so far, or N_KINDS. */
+/* Returns the first kind of fault that has not occurred so far, or N_KINDS. */
 static int missing_kind(void)
 {
     uint64_t counts[N_KINDS] = {0};
@@ -272,8 +273,9 @@ static int missing_kind(void)
     return kind;
 }
 
-/* Which call fails depends on the order of threads: until there was a fault of each kind. */
-static void every_request_is_answered_right(void **state)
+/* Which call fails depends on the order of threads, so this repeats until each kind has
+ * occurred. */
+static void every_request_is_answered_correctly(void **state)
 {
     (void)state;
     struct net_options o;
@@ -313,8 +315,8 @@ static void every_request_is_answered_right(void **state)
     assert_int_equal(cut_off, 0);
 }
 
-/* Else the test above would have shown nothing. */
-static void faults_of_every_kind_were_given(void **state)
+/* Otherwise the test above has shown nothing. */
+static void faults_of_every_kind_occurred(void **state)
 {
     (void)state;
     if (missing_kind() < N_KINDS)
@@ -331,7 +333,7 @@ static int run_under_faults(const char *seed)
         const char *before = getenv("ASAN_OPTIONS");
         snprintf(sanitizer, sizeof(sanitizer), "%s:verify_asan_link_order=0", before ? before : "");
         setenv("ASAN_OPTIONS", sanitizer, 1);
-        /* By its name: of a path with a space the loader would make two. */
+        /* By its name, because the loader would split a path with a space. */
         setenv("LD_PRELOAD", "faultlib.so", 1);
         setenv("LD_LIBRARY_PATH", CONCH_BUILD_DIR "/tests", 1);
         setenv("FAULT_SEED", seed, 1);
@@ -350,8 +352,8 @@ int main(void)
     if (!getenv("FAULT_SEED"))
         return run_under_faults("1") | run_under_faults("2") | run_under_faults("3");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_is_answered_right),
-        cmocka_unit_test(faults_of_every_kind_were_given),
+        cmocka_unit_test(every_request_is_answered_correctly),
+        cmocka_unit_test(faults_of_every_kind_occurred),
     };
     int result = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(getenv("FAULT_COUNTS"));

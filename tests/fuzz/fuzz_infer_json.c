@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of an inference. The first byte says where the JSON ends (255: no header, so all of it
- * is JSON), the rest is the body. What is parsed is also checked against a model of four inputs;
- * and a syntax error is told exactly when the text has one.
+ * The body of an inference. The first byte gives the end of the JSON (255: no header, so all of it
+ * is JSON), the rest is the body. A parsed request is also admitted by a model of four inputs. A
+ * syntax error is reported exactly when the text has one.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ static void check_error(const struct exchange *x, size_t json_bytes, const struc
         abort();
 }
 
-/* All that the parser made of the body, or its error. */
+/* Prints the request that the parser made, or its error. */
 static void describe(const struct exchange *x, const struct status *st, struct buf *out)
 {
     struct http_call *call = exchange_part((struct exchange *)(uintptr_t)x);
@@ -101,7 +101,7 @@ static void parse(const uint8_t *data, size_t size, struct buf *description)
     const char *type;
     struct exchange *x = exchange_new(&env, NULL);
     struct http_call *call = exchange_part(x);
-    /* An exact copy, so that reading past the body is seen. */
+    /* An exact copy, so that a read beyond the body is seen. */
     char *body = malloc(size);
     memcpy(body, data + 1, size - 1);
     x->body = body;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A waiter is listed from before it looks at the time until it has been woken, so a move of the
- * time finds it. The move wakes a condition with the waiter's mutex in its hand: either the waiter
- * is inside the wait by then, or it has not let go of that mutex yet. The waiter takes our mutex
- * with its own held, and the move does the opposite; so the move only tries to take the waiter's,
- * again and again. (It takes it as the system has it, since the levels are for those who wait.) A
- * sleeper needs no lock: it may be roused without a reason at any time.
+ * A waiter is listed from before it reads the time until it has been woken, so a move of the time
+ * finds it. The move signals the waiter's condition while it holds the waiter's mutex: by then the
+ * waiter is inside the wait, or has not unlocked that mutex yet. The waiter locks our mutex while
+ * it holds its own, and the move does the opposite; so the move only tries to lock the waiter's,
+ * again and again. (It locks it without the check of levels, which are for waiters.) A sleeper
+ * needs no lock: it may be roused without a reason at any time.
  *
- * The time is read without the lock. Relaxed order is enough, since nothing else is published by
- * it.
+ * The time is read without the lock. Relaxed order is enough, since the time publishes nothing
+ * else.
  */
 #include "lib/fake_clock.h"
 
@@ -22,7 +22,7 @@ enum { FAKE_CLOCK_LEVEL = 2000 };
 struct waiter {
     struct list link; /* of clock_fake.waiters */
     uint64_t deadline_ns;
-    /* What it waits with: a condition and its mutex, or a sleeper. */
+    /* What it waits on: a condition with its mutex, or a sleeper. */
     struct cond *cond;
     struct mutex *m;
     struct sleeper *sleeper;
@@ -47,7 +47,7 @@ static bool begin_wait(struct clock_fake *c, struct waiter *w)
     return waits;
 }
 
-/* Whether the time has not come yet. */
+/* Returns whether the time has not come yet. */
 static bool end_wait(struct clock_fake *c, struct waiter *w)
 {
     mutex_lock(&c->mu);
@@ -87,7 +87,7 @@ void clock_fake_init(struct clock_fake *c, uint64_t time_ns)
     cond_init(&c->changed);
 }
 
-/* False: somebody has its mutex, perhaps the waiter itself, which is about to wait. */
+/* False: another thread holds its mutex, perhaps the waiter itself, which is about to wait. */
 static bool try_wake(struct waiter *w)
 {
     if (w->sleeper) {

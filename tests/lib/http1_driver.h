@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drives a struct http1 without a socket: bytes in, in any portions; replies out, in any portions.
- * The handler answers each request with a line that tells what arrived, at once or later.
- * Shared by the unit test and the fuzz target.
+ * The handler answers each request with a line that describes it, at once or later. Shared by the
+ * unit test and the fuzz target.
  */
 #ifndef CONCH_TESTS_LIB_HTTP1_DRIVER_H
 #define CONCH_TESTS_LIB_HTTP1_DRIVER_H
@@ -61,7 +61,7 @@ static void driver_answer(struct exchange *x)
         hash = (hash ^ (unsigned char)x->body[i]) * 16777619u;
     int n = snprintf(text, sizeof(text), "%d %s %zu %08x\n", (int)x->method, part->path,
                      x->body_size, hash);
-    if (x->aligned_at > 0) /* the header that it came from was understood */
+    if (x->aligned_at > 0) /* the header with its value was understood */
         n = snprintf(text, sizeof(text), "aligned %zu\n", x->aligned_at);
     exchange_reply_text(x, 200, NULL, text, (size_t)n);
 }
@@ -101,7 +101,7 @@ static const struct http_handler driver_handler = {
 
 static void driver_on_output(struct session *s)
 {
-    (void)s; /* driver_flush() looks by itself */
+    (void)s; /* driver_flush() is called anyway */
 }
 
 static inline void driver_init(struct driver *d)
@@ -141,7 +141,7 @@ static inline void driver_flush(struct driver *d)
     }
 }
 
-/* driver_feed - gives the bytes as far as they are wanted; how many were. */
+/* driver_feed - passes the bytes as far as they are read; returns how many were. */
 static inline size_t driver_feed(struct driver *d, const char *bytes, size_t n_bytes)
 {
     size_t fed = 0;
@@ -162,7 +162,7 @@ static inline size_t driver_feed(struct driver *d, const char *bytes, size_t n_b
     return fed;
 }
 
-/* driver_reply - answers the i-th of the requests that wait. */
+/* driver_reply - answers the i-th of the waiting requests. */
 static inline void driver_reply(struct driver *d, unsigned int i)
 {
     struct exchange *x = d->waiting[i];
@@ -170,7 +170,7 @@ static inline void driver_reply(struct driver *d, unsigned int i)
     driver_answer(x);
 }
 
-/* driver_done - the client goes; everything must come back. False when it does not. */
+/* driver_done - closes the client's side. False if something was not freed. */
 static inline bool driver_done(struct driver *d)
 {
     http1_abort(&d->http1);

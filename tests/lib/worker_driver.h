@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A worker without a thread: the test runs the iterations of its loop, and its clock. Clients are
- * ends of socket pairs. Its handler answers a request with the size of its body and a full stop;
- * HEAD waits to be answered by the test, and a body of 3 bytes gets a large answer.
+ * ends of socket pairs. The handler answers a request with the size of its body and a full stop;
+ * HEAD waits for the test, and a body of 3 bytes gets a large answer.
  *
- * start() and stop() are for a test of what an iteration does; start_slow() and stop_slow() for one
- * of what clients may take their time for: there the loop looks at its clients twice a second, and
- * `asker` is connected.
+ * start() and stop() are for tests of the work of an iteration; start_slow() and stop_slow() for
+ * tests of slow clients: there the loop looks at its clients twice a second, and `asker` is
+ * connected.
  */
 #ifndef CONCH_TESTS_LIB_WORKER_DRIVER_H
 #define CONCH_TESTS_LIB_WORKER_DRIVER_H
@@ -46,10 +46,10 @@ static struct worker worker;
 static struct worker_service service;
 static struct budget *memory;
 
-/* A client, and what the worker has of it. */
+/* A client, and the worker's connection of it. */
 struct client {
     int fd, far_fd;
-    char said[16 << 10]; /* what it was answered */
+    char said[16 << 10]; /* the answers that it has got */
     size_t n_said;
 };
 
@@ -64,7 +64,7 @@ static inline size_t unread(const struct client *c)
     return (size_t)n;
 }
 
-static struct exchange *held; /* asked for by HEAD, which waits to be told */
+static struct exchange *held; /* the exchange of HEAD, which waits for the test */
 static char big[1 << 20];     /* the answer to POST / with 3 bytes */
 
 static inline void on_request(struct exchange *x)
@@ -126,7 +126,7 @@ static inline void say_bytes(struct client *c, size_t n_bytes)
     assert_int_equal(send(c->fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
 }
 
-/* How often `what` is in what the client has been answered by now. */
+/* Returns how often `what` is in the answers that the client has got so far. */
 static inline int heard(struct client *c, const char *what)
 {
     ssize_t n;
@@ -210,13 +210,14 @@ static inline int stop_slow(void **state)
 static inline void pass_a_second(void)
 {
     iteration();
-    iteration(); /* what was left over */
+    iteration(); /* the rest */
     clock_fake_advance(&now, NS_PER_S);
     iteration();
     iteration();
 }
 
-/* How many seconds the client is borne that says so much in each; 200 for any time. */
+/* Returns for how many seconds a client is served that sends this text in each; 200: without a
+ * limit. */
 static inline int endured(const char *text, const char *until)
 {
     for (int i = 0; i < 200; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ModelInferRequest into a request of the core, in the order in which the reference looks at its
- * parts, which decides which of several errors the client gets: id and parameters, names and shapes
- * of inputs, names of outputs, data of inputs, parameters of outputs. Threads: no state.
+ * Decodes a ModelInferRequest into a request of the core. The order is the reference's, which
+ * decides which of several errors the client gets: id and parameters, names and shapes of inputs,
+ * names of outputs, data of inputs, parameters of outputs. Threads: no state.
  */
 #include "frontends/grpc/infer_decode.h"
 
@@ -110,7 +110,7 @@ static const struct {
     {"timeout", set_timeout},           {"triton_enable_empty_final_response", set_empty_final},
 };
 
-/* A parameter that the model's backend gets. */
+/* Adds a parameter for the model's backend. */
 static struct status *add_custom(struct decode *d, const struct infer_parameter *p)
 {
     struct arena *a = &d->request->arena;
@@ -165,7 +165,7 @@ static struct status *add_input(struct decode *d, const struct infer_tensor *t)
 {
     struct request *r = d->request;
     struct input *in;
-    /* Each input is compared with those before it: their number must not be the client's choice. */
+    /* Each input is compared with the earlier ones, so a client must not choose their number. */
     if (r->n_inputs >= r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
                           "expected %u inputs but got more than %u inputs for model '%s'",
@@ -178,7 +178,7 @@ static struct status *add_input(struct decode *d, const struct infer_tensor *t)
 static struct status *add_output(struct decode *d, const struct infer_tensor *t)
 {
     struct request *r = d->request;
-    /* One more than the model has: the core will find the one that is unknown. */
+    /* One more than the model has: the core reports the unknown one. */
     if (r->n_outputs > r->model->n_outputs)
         return NULL;
     return request_add_output(r, t->name.at, text_length(t->name));
@@ -207,7 +207,7 @@ static bool is_narrower(enum infer_contents kind, enum dtype dtype)
            (kind == CONTENTS_UINT && (dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16));
 }
 
-/* The kind of the tensor's typed values in ret_kind; 0: it has none. */
+/* Finds the kind of the tensor's typed values; ret_kind 0: it has none. */
 static struct status *find_kind(const struct decode *d, const struct infer_tensor *t,
                                 enum dtype dtype, int *ret_kind)
 {
@@ -232,7 +232,7 @@ static struct status *find_kind(const struct decode *d, const struct infer_tenso
     return NULL;
 }
 
-/* Where converted values go. */
+/* Where converted values are written. */
 struct values {
     char *at;
     size_t element_bytes;
@@ -243,7 +243,7 @@ static void put_value(struct values *v, uint64_t value)
 {
     if (v->is_bool)
         value = value != 0;
-    /* The low bytes come first on every machine that this server runs on. */
+    /* The low bytes come first on every machine that this server supports. */
     memcpy(v->at, &value, v->element_bytes);
     v->at += v->element_bytes;
 }
@@ -268,7 +268,8 @@ static void put_string(struct values *v, struct pbwire_bytes string)
     v->at += sizeof(length) + string.length;
 }
 
-/* The values of that kind in one part of the contents. False: a varint has more than ten bytes. */
+/* Converts the values of that kind in one part of the contents. False: a varint has more than
+ * ten bytes. */
 static bool convert_part(struct values *v, struct pbwire_bytes part, int kind)
 {
     struct pbwire in = pbwire_of(part.at, part.length);
@@ -297,7 +298,7 @@ static bool convert_part(struct values *v, struct pbwire_bytes part, int kind)
     return fine;
 }
 
-/* Floating point numbers that stand in one piece are used where they are. */
+/* Floating point numbers in one piece are used in place. */
 static bool find_floats(const struct infer_tensor *t, int kind, size_t n_bytes,
                         struct pbwire_bytes *ret)
 {
@@ -342,7 +343,7 @@ static struct status *add_typed(struct decode *d, const struct infer_tensor *t, 
     return add_bytes(d, in, base, n_bytes);
 }
 
-/* What the parameters of a tensor say of shared memory, which is not offered yet. */
+/* Reads a tensor's parameters about shared memory, which is not supported yet. */
 static struct status *check_region(const struct infer_tensor *t, bool *ret_has)
 {
     const struct infer_parameter *region =
@@ -440,7 +441,7 @@ static struct status *check_output(const struct infer_tensor *t)
     return NULL;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole message ----------------------------------------------------------------------- */
 
 struct status *infer_decode(const struct infer_message *m, struct request *r,
                             struct tensor_blocks *blocks, struct infer_asks *ret_asks)

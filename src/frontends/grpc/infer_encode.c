@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writing a ModelInferResponse. The sizes of all parts are added up first, since a message that is
- * a field has its size in front; then the parts are written into one block, and a larger tensor
- * becomes a piece of its own. Each size_of_x() has its put_x(), which writes exactly that many
- * bytes. Threads: no state.
+ * a field follows its size. Then the parts are written into one block, and a larger tensor becomes
+ * a piece of its own. Each size_of_x() has its put_x(), which writes exactly that many bytes.
+ * Threads: no state.
  */
 #include "frontends/grpc/infer_encode.h"
 
@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "core/request/response.h"
 
-/* Up to here a tensor is copied: less work than one more piece. */
+/* Smaller tensors are copied, which costs less than one more piece. */
 enum { COPIED_TENSOR_BYTES = 1024 };
 
 enum response_field { MODEL_NAME = 1, MODEL_VERSION, ID, PARAMETERS, OUTPUTS, RAW };
@@ -25,7 +25,7 @@ enum output_field { OUTPUT_NAME = 1, DATATYPE, SHAPE };
 
 /* ---- Texts ---------------------------------------------------------------------------------- */
 
-/* A field of the type string that has its default is left out. */
+/* A string field with its default is omitted. */
 static size_t size_of_text(uint32_t number, const char *text)
 {
     return text[0] ? pbwire_bytes_size(number, strlen(text)) : 0;
@@ -51,7 +51,7 @@ static char *put_identity(char *at, const struct infer_identity *identity)
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* The InferParameter. Its choice is written even if it has the default. */
+/* The InferParameter. Its choice is written even with the default value. */
 static size_t size_of_choice(const struct parameter *p)
 {
     switch (p->type) {
@@ -100,7 +100,7 @@ static char *put_parameter(char *at, const struct parameter *p)
     return put_choice(at, p);
 }
 
-/* The parameter of each response of a stream; false: the response is not part of one. */
+/* Makes the parameter of each response of a stream; false: the response is not part of one. */
 static bool make_final_parameter(enum infer_form form, struct parameter *ret)
 {
     *ret = (struct parameter){.name = "triton_final_response",
@@ -144,9 +144,9 @@ static bool is_copied(const struct output *out)
     return out->size_bytes <= COPIED_TENSOR_BYTES;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole message ----------------------------------------------------------------------- */
 
-/* What a message consists of. */
+/* The parts of a message. */
 struct parts {
     const struct response *resp; /* NULL: no outputs */
     const struct infer_identity *identity;
@@ -171,7 +171,7 @@ static struct status *check_parameters(const struct response *resp)
     return NULL;
 }
 
-/* Sums of what is in memory: far below SIZE_MAX. */
+/* Sums of sizes in memory, which are far below SIZE_MAX. */
 static void add_sizes(struct parts *p)
 {
     size_t n = size_of_identity(p->identity);

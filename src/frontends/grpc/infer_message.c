@@ -15,14 +15,14 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-/* What a field of a message led to. */
+/* The result of reading a field. */
 enum read { READ_FINE, READ_BAD, READ_NO_MEMORY };
 
 /* The most items of an array: an item may take a hundred times the bytes that it has in the
  * message. Beyond it the arena counts as full. */
 enum { MAX_ITEMS = 1 << 16 };
 
-/* One more item of an array in the arena, zeroed; NULL: no room. */
+/* Adds one more item to an array in the arena, zeroed; NULL: no room. */
 #define APPEND(arena, items, count, capacity)                                                      \
     (((items) = grow_list(arena, items, count, &(capacity), sizeof(*(items)))),                    \
      (items) ? memset(&(items)[(count)++], 0, sizeof(*(items))) : NULL)
@@ -33,7 +33,7 @@ static void *grow_list(struct arena *a, void *items, uint32_t count, uint32_t *c
     return count < MAX_ITEMS ? arena_grow(a, items, count, capacity, item_bytes) : NULL;
 }
 
-/* A field of the type string. */
+/* Reads a field of the type string. */
 static enum read take_text(const struct pbwire_field *f, struct pbwire_bytes *ret)
 {
     if (!utf8_is_valid(f->bytes.at, f->bytes.length))
@@ -44,7 +44,7 @@ static enum read take_text(const struct pbwire_field *f, struct pbwire_bytes *re
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* An InferParameter. Of several choices the last one counts. */
+/* Reads an InferParameter. Of several choices the last one counts. */
 static enum read read_choice(struct infer_parameter *p, struct pbwire_bytes bytes)
 {
     struct pbwire in = pbwire_of(bytes.at, bytes.length);
@@ -69,7 +69,7 @@ static enum read read_choice(struct infer_parameter *p, struct pbwire_bytes byte
     return in.bad ? READ_BAD : read;
 }
 
-/* An entry of map<string, InferParameter>. */
+/* Reads an entry of map<string, InferParameter>. */
 static enum read read_parameter(struct infer_parameters *all, struct pbwire_bytes bytes,
                                 struct arena *a)
 {
@@ -90,7 +90,7 @@ static enum read read_parameter(struct infer_parameters *all, struct pbwire_byte
     return in.bad ? READ_BAD : read;
 }
 
-/* Marks the entries that a later one replaces. No client library sends any. */
+/* Marks entries that a later one replaces. No client library sends such entries. */
 static void mark_replaced(struct infer_parameters *all)
 {
     enum { FEW = 8 };
@@ -129,7 +129,7 @@ const struct infer_parameter *infer_find_parameter(const struct infer_parameters
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
-/* A field of repeated numbers: how many there are, packed or a single one. */
+/* Counts a field of repeated numbers, packed or a single one. */
 static enum read count_elements(const struct pbwire_field *f, enum pbwire_type type, size_t *n)
 {
     size_t more = 1;
@@ -246,7 +246,7 @@ static enum read read_output(struct infer_tensors *all, struct pbwire_bytes byte
     return in.bad ? READ_BAD : read;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole message ----------------------------------------------------------------------- */
 
 static enum read add_raw(struct infer_message *m, struct pbwire_bytes bytes, struct arena *a)
 {

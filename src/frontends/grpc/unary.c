@@ -13,7 +13,7 @@
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
 
-/* ---- Where methods run ---------------------------------------------------------------------- */
+/* ---- The threads of methods ------------------------------------------------------------------ */
 
 static enum unary_thread run_on_control(const ProtobufCMessage *request)
 {
@@ -27,7 +27,7 @@ static enum unary_thread run_as_load(const ProtobufCMessage *request)
     return UNARY_LOAD;
 }
 
-/* Those of all models may be many. */
+/* There may be many models. */
 static enum unary_thread find_statistics_thread(const ProtobufCMessage *request)
 {
     const Inference__ModelStatisticsRequest *r = (const Inference__ModelStatisticsRequest *)request;
@@ -124,7 +124,7 @@ struct status *unary_read(const struct unary_method *m, const void *bytes, size_
     return NULL;
 }
 
-/* A buffer of ours behind protobuf-c's interface. */
+/* Adapts one of our buffers to protobuf-c's interface. */
 struct packed {
     ProtobufCBuffer base;
     struct buf *out;

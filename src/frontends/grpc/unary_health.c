@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The methods that say whether the server or a model is live or ready. Thread: the loop's. */
+/* The methods that report whether the server or a model is live or ready. Thread: the loop's. */
 #include "base/status.h"
 #include "core/server/server.h"
 #include "frontends/grpc/unary_priv.h"
@@ -32,8 +32,8 @@ struct status *unary_model_ready(struct unary_call *c)
     return st;
 }
 
-/* Whatever the request's service: there is one answer for the server (reference/behaviours §6.10).
- * An error means that the server is about to exit. */
+/* Whatever the request's service, there is one answer for the server (reference/behaviours
+ * §6.10). An error means that the server is about to exit. */
 struct status *unary_health_check(struct unary_call *c)
 {
     bool ready = false;

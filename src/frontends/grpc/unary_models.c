@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The methods that say what the server and its models are. A part of an answer that belongs to a
- * model is copied into the call's arena, since the model may be unloaded before the answer is
- * written. Thread: the loop's.
+ * The methods that describe the server and its models. A part of an answer that belongs to a model
+ * is copied into the call's arena, since the model may be unloaded before the answer is written.
+ * Thread: the loop's.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static tensor_metadata *make_tensor(struct unary_call *c, const struct model *m,
     return t;
 }
 
-/* The list of the tensors; NULL: no memory. */
+/* Makes the list of the tensors; NULL: no memory. */
 static tensor_metadata **make_tensors(struct unary_call *c, const struct model *m,
                                       const struct tensor_spec *specs, uint32_t n)
 {

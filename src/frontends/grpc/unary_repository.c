@@ -112,8 +112,7 @@ struct status *unary_model_load(struct unary_call *c)
     return st ? st : server_load_model(c->server, asked->model_name, list, asked->n_parameters);
 }
 
-/* There are no models yet on whose behalf others are loaded, so that unload_dependents has no
- * effect. */
+/* No model is loaded on behalf of others yet, so unload_dependents has no effect. */
 struct status *unary_model_unload(struct unary_call *c)
 {
     const Inference__RepositoryModelUnloadRequest *asked =

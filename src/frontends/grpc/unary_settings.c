@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The method on the log's settings, and those on traces and shared memory, which this server does
+ * The method for the log's settings, and those for traces and shared memory, which this server does
  * not have yet and refuses by name. Thread: the loop's.
  */
 #include <string.h>
@@ -21,7 +21,8 @@ typedef Inference__LogSettingsResponse__SettingValue answer_value;
 #define ANSWER(name)                                                                               \
     INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_##name##_PARAM
 
-/* The value of that name; the last of several counts. NULL: the request does not name it. */
+/* Returns the value of that name; the last of several counts. NULL: the request does not name
+ * it. */
 static const value_message *find_setting(const Inference__LogSettingsRequest *asked,
                                          const char *name)
 {
@@ -70,7 +71,7 @@ static struct status *read_format(const Inference__LogSettingsRequest *asked,
     return NULL;
 }
 
-/* All that the request names, or nothing when something is wrong. */
+/* Applies all settings in the request, or none if one is wrong. */
 static struct status *change_settings(const Inference__LogSettingsRequest *asked)
 {
     struct log_settings settings;
@@ -91,7 +92,7 @@ static struct status *change_settings(const Inference__LogSettingsRequest *asked
     return st;
 }
 
-/* One more line of the answer, whose list has room for it; NULL: no memory. */
+/* Adds one more line to the answer, whose list has room for it; NULL: no memory. */
 static answer_value *add_setting(struct unary_call *c, const char *name)
 {
     Inference__LogSettingsResponse *answer = (Inference__LogSettingsResponse *)c->answer;
@@ -156,7 +157,7 @@ struct status *unary_log_settings(struct unary_call *c)
     return fine ? NULL : status_no_memory();
 }
 
-/* ---- What is refused ------------------------------------------------------------------------ */
+/* ---- Features that are refused --------------------------------------------------------------- */
 
 struct status *unary_trace_setting(struct unary_call *c)
 {

@@ -55,7 +55,7 @@ static char *copy_text(struct maker *k, const char *s)
     return copy;
 }
 
-/* Each successful request has been queued and computed (reference/behaviours §16.2). */
+/* Each successful request counts as queued and computed (reference/behaviours §16.2). */
 static Inference__InferStatistics *make_inferences(struct maker *k, const struct statistics *s)
 {
     uint64_t n = s->success.count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP frontend: its routes, what it takes from a request's head, start and stop.
+ * The HTTP frontend: its routes, the parts that it reads of a request's head, start and stop.
  */
 #include "conch/conch.h"
 
@@ -22,9 +22,9 @@
 
 enum { MAX_JSON_REPLY = INT32_MAX };
 
-/* ---- What the connection calls -------------------------------------------------------------- */
+/* ---- Functions for the connection ------------------------------------------------------------ */
 
-/* As C++'s stoi() reads: blanks, a sign, digits; what follows does not matter. */
+/* Parses as C++'s stoi(): blanks, a sign, digits; the rest does not matter. */
 static enum header_length parse_header_length(struct span s, int64_t *ret)
 {
     size_t i = 0;
@@ -52,9 +52,9 @@ struct head_range {
 };
 
 /*
- * What a head says to this frontend. It lies in the head's note, so that it is read once for a
- * client that sends the same again and again: routes and headers by name took a tenth of the
- * instructions of a small request.
+ * What the frontend reads in a head. It lies in the head's note, so that the head is read once for
+ * a client that repeats it: routes and headers by name took a tenth of the instructions of a small
+ * request.
  */
 struct head_reading {
     bool done;
@@ -90,7 +90,7 @@ static void read_infer_headers(void *note, const struct http_head *head)
     r->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
 }
 
-/* What stands before the separator, without blanks around it; *rest is what stands behind it. */
+/* Returns the text before the separator, without blanks around it; *rest is the text behind it. */
 static struct span next_list_item(struct span *rest, char separator)
 {
     const char *at = rest->at, *end = at + rest->length;
@@ -110,8 +110,7 @@ static bool asks_for_shortest(struct span parameter)
            (span_is(value, "shortest") || span_is(value, "\"shortest\""));
 }
 
-/* The media types that are asked for; how much each is wanted does not matter, nor do parameters
- * that are not known. */
+/* Reads the requested media types; their weights and unknown parameters are ignored. */
 static void read_accept(struct head_reading *r, const struct http_head *head)
 {
     struct span rest = head_accept(head);
@@ -148,8 +147,8 @@ static void read_head(struct head_reading *r, const struct http_head *head)
         m.route->read_head(r, head);
 }
 
-/* Copied: the head's bytes are gone when the body is complete. NULL is noted: the request is
- * refused, since without its name or version another model would answer. */
+/* A copy, because the head's bytes are freed when the body is complete. NULL is noted and the
+ * request is refused: without its name or version another model would answer. */
 static const char *keep_head_text(struct exchange *x, const struct http_head *head,
                                   struct head_range range)
 {
@@ -248,14 +247,14 @@ static void http_ctx_free(void *arg)
     mem_free(ctx);
 }
 
-/* Sequences that have begun may go on to their end, on the connections that they came by. */
+/* Sequences in progress may go on to their end, on their own connections. */
 static bool goes_on(void *arg)
 {
     const struct conch_http *http = arg;
     return server_has_open_sequences(http->settings.server);
 }
 
-/* A default of options.def: so many times the number; true and false are 1 and 0. */
+/* A default of options.def, multiplied by the factor; true and false are 1 and 0. */
 static int64_t default_number(const char *text, int64_t factor)
 {
     return strcmp(text, "true") == 0 ? 1 : strtoll(text, NULL, 10) * factor;
@@ -290,7 +289,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     if (!server || !options || !ret_http || options->size == 0 || options->size > sizeof(o))
         return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
                                                 "conch_http_start: invalid arguments");
-    memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
+    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
 
     struct net_options net;
     net_options_init(&net);

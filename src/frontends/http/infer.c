@@ -2,8 +2,8 @@
 /*
  * The life of an inference between HTTP and the core.
  *
- * The exchange, its body and the request's memory are one block, in use until the last of: the
- * reply has left (on_end), the core has let go of the request (on_destroy). Each of the two has a
+ * The exchange, its body and the request's memory are one block. It is in use until the reply has
+ * been sent (on_end) and the core has released the request (on_destroy). Each of the two has a
  * reference to the exchange.
  *
  *      infer_handle ─► server_infer ─► on_respond ─► reply ─► infer_end ─► response_free,
@@ -12,7 +12,7 @@
  *                                              └► exchange_unref                   when the backend
  *                                                                                  releases it)
  *
- * on_respond and on_destroy may come on any thread. On the loop's own thread (a model that is
+ * on_respond and on_destroy may be called on any thread. On the loop's own thread (a model that is
  * executed inline) they act at once; on another one they post a message to the loop.
  */
 #include "frontends/http/infer.h"
@@ -42,10 +42,10 @@ static bool on_own_thread(const struct exchange *x)
     return pthread_equal(x->env->net.loop->owner, pthread_self());
 }
 
-/* ---- What the core calls -------------------------------------------------------------------- */
+/* ---- Functions for the core ------------------------------------------------------------------ */
 
-/* Answered, and let go of by the core and its backend, while the reply waits for its client: nobody
- * reads the inputs any more. Of an exchange that the caller has a reference to. */
+/* The request is answered, and released by the core and its backend, while the reply waits for
+ * its client: its inputs are not read any more. The caller has a reference to the exchange. */
 static void release_inputs(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
@@ -56,7 +56,7 @@ static void release_inputs(struct exchange *x)
         tensor_blocks_release(&call->blocks);
 }
 
-/* The final response is there: the loop's thread goes on. */
+/* The final response has arrived: the loop's thread goes on. */
 static void reply_with_response(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
@@ -90,7 +90,7 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     if (resp) {
         struct response *none = NULL;
         if (!atomic_compare_exchange_strong(&call->response, &none, resp))
-            response_free(resp); /* one is all that HTTP can carry; more are an error */
+            response_free(resp); /* HTTP can carry only one; more are an error */
         atomic_fetch_add(&call->n_responses, 1);
     }
     if (!(flags & RESPONSE_FINAL))
@@ -130,9 +130,9 @@ static const struct request_ops ops = {
     .destroy = on_destroy,
 };
 
-/* ---- The exchange's events ------------------------------------------------------------------ */
+/* ---- Events of the exchange ------------------------------------------------------------------ */
 
-/* What bodies may be encoded as: nothing but themselves, so far. */
+/* The accepted encodings of bodies: so far only the identity. */
 static void reply_encoding(struct exchange *x)
 {
     static const char accept[] = "Accept-Encoding: identity\r\n";
@@ -171,7 +171,7 @@ void infer_begin(struct exchange *x, struct model *model)
         call->request.inline_budget = loop_share_budget(ctx->share);
 }
 
-/* The core's: `x` may be gone afterwards. */
+/* The core owns it afterwards: `x` may be freed. */
 static struct status *start_inference(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
@@ -208,7 +208,7 @@ void infer_handle(struct exchange *x)
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
-        call->with_core = true; /* before: the reply may be out when it returns */
+        call->with_core = true; /* first: the reply may be sent when it returns */
         st = start_inference(x);
         if (!st)
             return;

@@ -133,7 +133,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     if (!server || !options || !ret_metrics || options->size == 0 || options->size > sizeof(o))
         return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
                                                 "conch_metrics_start: invalid arguments");
-    memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
+    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
 
     struct net_options net;
     net_options_init(&net);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ModelInferRequest, as protobuf-c writes it or as bytes, and the request of the core or the
- * error that it becomes. The model has three inputs and one output.
+ * A ModelInferRequest, as protobuf-c writes it or as bytes, decoded into a request of the core or
+ * an error. The model has three inputs and one output.
  */
 #include "frontends/grpc/infer_decode.h"
 
@@ -43,7 +43,7 @@ static struct model model = {
 };
 static struct pool *pool;
 
-/* What was decoded last. */
+/* The request that was decoded last. */
 static struct request r;
 static bool has_request;
 static char request_memory[4096], *bytes;
@@ -94,7 +94,7 @@ static struct status *decode_bytes(const void *message, size_t n_bytes)
     struct arena arena;
 
     end_request();
-    bytes = malloc(n_bytes + !n_bytes); /* an exact copy, so that reading past it is seen */
+    bytes = malloc(n_bytes + !n_bytes); /* an exact copy, so that a read beyond its end is seen */
     assert_non_null(bytes);
     memcpy(bytes, message, n_bytes);
     model_ref(&model);
@@ -357,7 +357,7 @@ static void typed_values_become_the_bytes_of_the_datatype(void **state)
     expect_data(0, NULL, 0);
 }
 
-/* The field 5 of a message is an input; its name is "A", its datatype INT32. */
+/* Field 5 of a message is an input; its name is "A", its datatype INT32. */
 #define INT32_INPUT                                                                                \
     "\x0a\x01"                                                                                     \
     "A\x12\x05INT32"
@@ -435,7 +435,7 @@ static void parameters_reach_the_request(void **state)
     assert_string_equal(r.parameters[0].string, "s");
 }
 
-static void wrong_parameters_have_the_words_of_the_reference(void **state)
+static void wrong_parameters_have_the_errors_of_the_reference(void **state)
 {
     (void)state;
     static const struct {
@@ -490,7 +490,7 @@ static void the_last_of_two_parameters_with_one_key_counts(void **state)
     assert_int_equal(r.parameters[9].int64, 11);
 }
 
-static void wrong_data_has_the_words_of_the_reference(void **state)
+static void wrong_data_has_the_errors_of_the_reference(void **state)
 {
     (void)state;
     contents_type c = CONTENTS;
@@ -584,14 +584,14 @@ static void regions_and_classes_are_refused_by_name(void **state)
                  "invalid value type for 'classification' parameter, expected int64_param");
 }
 
-static void what_is_no_message_cannot_be_parsed(void **state)
+static void malformed_messages_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
         "\x0a\x05m",                 /* a name that ends early */
         "\x0a\x01\xff",              /* a name that is not UTF-8 */
         "\x2a\x02\x0a\x05",          /* an input whose name ends early */
-        "\x2a\x02\x1a\x05",          /* … whose shape does */
+        "\x2a\x02\x1a\x05",          /* … whose shape ends early */
         "\x2a\x03\x1a\x01\x80",      /* … whose shape ends within a number */
         "\x2a\x05\x2a\x03\x32\x01x", /* … with a float of one byte */
         "\x22\x03\x0a\x01\xff",      /* a key that is not UTF-8 */
@@ -651,11 +651,11 @@ int main(void)
         cmocka_unit_test(packed_and_single_values_in_several_pieces_are_one_tensor),
         cmocka_unit_test(floats_in_two_pieces_are_one_tensor),
         cmocka_unit_test(parameters_reach_the_request),
-        cmocka_unit_test(wrong_parameters_have_the_words_of_the_reference),
+        cmocka_unit_test(wrong_parameters_have_the_errors_of_the_reference),
         cmocka_unit_test(the_last_of_two_parameters_with_one_key_counts),
-        cmocka_unit_test(wrong_data_has_the_words_of_the_reference),
+        cmocka_unit_test(wrong_data_has_the_errors_of_the_reference),
         cmocka_unit_test(regions_and_classes_are_refused_by_name),
-        cmocka_unit_test(what_is_no_message_cannot_be_parsed),
+        cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(a_message_cut_anywhere_is_refused_or_shorter),
         cmocka_unit_test(too_many_inputs_are_refused),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Responses that a test makes up as messages, which protobuf-c then reads. */
+/* Responses that the test makes, encoded as messages, which protobuf-c then reads. */
 #include "frontends/grpc/infer_encode.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* All pieces one behind the other; the caller frees them. */
+/* Joins all pieces in order; the caller frees the result. */
 static uint8_t *join(const struct infer_pieces *pieces)
 {
     uint8_t *bytes = malloc(pieces->total_bytes + 1), *at = bytes;
@@ -71,7 +71,7 @@ static stream_type *read_stream(const struct infer_pieces *pieces)
     return read;
 }
 
-static void outputs_come_with_name_type_shape_and_bytes(void **state)
+static void outputs_have_name_type_shape_and_bytes(void **state)
 {
     (void)state;
     int64_t shape[] = {1, 300}, none[] = {0};
@@ -123,7 +123,7 @@ static void outputs_come_with_name_type_shape_and_bytes(void **state)
     for (uint32_t i = 0; i < pieces.count; i++)
         n_views += pieces.items[i].iov_base == large;
     assert_int_equal(n_views, 2);      /* not copied */
-    assert_int_equal(pieces.count, 4); /* and nothing is behind the last one */
+    assert_int_equal(pieces.count, 4); /* and nothing follows the last one */
     free(large);
 }
 
@@ -180,7 +180,7 @@ static void expect_final(const response_type *r, size_t n_parameters, bool is_fi
     assert_int_equal(last->value->bool_param, is_final);
 }
 
-static void each_response_of_a_stream_says_whether_it_is_the_last(void **state)
+static void each_response_of_a_stream_has_a_final_parameter(void **state)
 {
     (void)state;
     struct parameter mine = {.name = "i", .type = PARAMETER_INT, .int64 = 1};
@@ -237,7 +237,7 @@ static void an_error_of_a_stream_has_the_id_or_all(void **state)
     inference__model_stream_infer_response__free_unpacked(read, NULL);
 }
 
-static void what_is_too_large_for_grpc_is_refused(void **state)
+static void responses_too_large_for_grpc_are_refused(void **state)
 {
     (void)state;
     struct output out = {.name = "O",
@@ -259,7 +259,7 @@ static void what_is_too_large_for_grpc_is_refused(void **state)
     assert_int_equal(pieces.total_bytes, INT32_MAX);
 }
 
-static void without_memory_there_is_an_error(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     (void)state;
     struct infer_pieces pieces;
@@ -275,13 +275,13 @@ static void without_memory_there_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(outputs_come_with_name_type_shape_and_bytes, start, stop),
+        cmocka_unit_test_setup_teardown(outputs_have_name_type_shape_and_bytes, start, stop),
         cmocka_unit_test_setup_teardown(parameters_keep_their_types, start, stop),
-        cmocka_unit_test_setup_teardown(each_response_of_a_stream_says_whether_it_is_the_last,
-                                        start, stop),
+        cmocka_unit_test_setup_teardown(each_response_of_a_stream_has_a_final_parameter, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(an_error_of_a_stream_has_the_id_or_all, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_too_large_for_grpc_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(without_memory_there_is_an_error, start, stop),
+        cmocka_unit_test_setup_teardown(responses_too_large_for_grpc_are_refused, start, stop),
+        cmocka_unit_test_setup_teardown(lack_of_memory_is_an_error, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

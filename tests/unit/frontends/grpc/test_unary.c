@@ -61,7 +61,7 @@ static int stop(void **state)
 
 /* ---- A call --------------------------------------------------------------------------------- */
 
-/* The answer to a message of that method; the caller frees it. Or the error. */
+/* Returns the answer to a message of that method, which the caller frees; or the error. */
 static struct status *call_bytes(const char *path, const void *bytes, size_t n_bytes,
                                  ProtobufCMessage **ret_answer)
 {
@@ -100,7 +100,7 @@ static struct status *call_message(const char *name, const ProtobufCMessage *req
         made;                                                                                      \
     })
 
-/* A request whose fields are `name` and `version`; all such messages have the same bytes. */
+/* A request with the fields `name` and `version`; all such messages have the same bytes. */
 static struct status *call_named(const char *method, const char *name, const char *version,
                                  ProtobufCMessage **ret_answer)
 {
@@ -138,7 +138,7 @@ static void expect_error(struct status *st, enum status_code code, const char *t
 
 /* ---- Health and metadata -------------------------------------------------------------------- */
 
-static void health_says_live_and_ready(void **state)
+static void health_reports_live_and_ready(void **state)
 {
     (void)state;
     Inference__ServerLiveResponse *live = must_call("ServerLive", "", "");
@@ -257,7 +257,7 @@ static struct status *load_with(const char *key, load_value *value)
     return st;
 }
 
-static void index_lists_models_with_their_states(void **state)
+static void the_index_lists_models_with_their_states(void **state)
 {
     (void)state;
     Inference__RepositoryIndexResponse *r = must_call("RepositoryIndex", "", "");
@@ -294,7 +294,7 @@ static void a_model_is_loaded_and_unloaded(void **state)
     assert_null(call_message("RepositoryModelUnload", &r.base, &answer));
     free_answer(answer);
     struct status *st = call_named("ModelReady", "b", "", &answer);
-    assert_non_null(st); /* its text says how far the unload is */
+    assert_non_null(st); /* its text has the progress of the unload */
     assert_int_equal(status_code(st), STATUS_NOT_FOUND);
     status_free(st);
 
@@ -397,7 +397,7 @@ static void log_settings_change_what_they_name(void **state)
                  "log file location can not be updated through network protocol");
 }
 
-static void what_is_not_offered_is_refused_by_name(void **state)
+static void missing_features_are_refused_by_name(void **state)
 {
     (void)state;
     static const char *const methods[] = {
@@ -414,7 +414,7 @@ static void what_is_not_offered_is_refused_by_name(void **state)
                  "Request for unknown model: 'none' is not found");
 }
 
-static void what_is_no_message_cannot_be_parsed(void **state)
+static void malformed_messages_are_refused(void **state)
 {
     (void)state;
     ProtobufCMessage *answer;
@@ -427,14 +427,14 @@ static void what_is_no_message_cannot_be_parsed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_says_live_and_ready),
+        cmocka_unit_test(health_reports_live_and_ready),
         cmocka_unit_test(metadata_names_server_model_and_tensors),
         cmocka_unit_test(statistics_are_of_one_model_or_of_all),
-        cmocka_unit_test(index_lists_models_with_their_states),
+        cmocka_unit_test(the_index_lists_models_with_their_states),
         cmocka_unit_test(a_model_is_loaded_and_unloaded),
         cmocka_unit_test(log_settings_change_what_they_name),
-        cmocka_unit_test(what_is_not_offered_is_refused_by_name),
-        cmocka_unit_test(what_is_no_message_cannot_be_parsed),
+        cmocka_unit_test(missing_features_are_refused_by_name),
+        cmocka_unit_test(malformed_messages_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which worker gets a new connection. The loops do not run: what they tell of themselves is set. */
+/* Which worker gets a new connection. The loops do not run: the test sets the load that they
+ * publish. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,45 +53,45 @@ static ptrdiff_t chosen(void)
     return acceptor_choose(&acceptor) - services;
 }
 
-static void of_equals_the_one_with_the_fewest(void **state)
+static void of_equally_busy_loops_the_one_with_fewest_connections_is_chosen(void **state)
 {
     (void)state;
     set_conns(2, 1, 3);
     assert_int_equal(chosen(), 1);
     set_conns(1, 1, 1);
     assert_int_equal(chosen(), 0);
-    set_busy(300, 100, 50); /* much the same */
+    set_busy(300, 100, 50); /* nearly the same */
     set_conns(0, 1, 2);
     assert_int_equal(chosen(), 0);
 }
 
-static void work_counts_not_connections(void **state)
+static void the_least_busy_loop_gets_the_connection(void **state)
 {
     (void)state;
     set_conns(0, 1, 500);
     set_busy(900, 1000, 10);
     assert_int_equal(chosen(), 2);
-    set_busy(900, 20, 10); /* of two that have time */
+    set_busy(900, 20, 10); /* of the two that have time */
     assert_int_equal(chosen(), 1);
 }
 
-/* A loop that is inside one execution has few connections, and was not busy before. */
-static void a_loop_that_stands_still_gets_none(void **state)
+/* A loop inside an execution has few connections, and was not busy before. */
+static void a_loop_that_stands_still_gets_no_connection(void **state)
 {
     (void)state;
     set_conns(7, 0, 5);
     workers[1].loop.phase = (NOW_NS - 10 * NS_PER_MS) * 2;
     assert_int_equal(chosen(), 2);
     workers[2].loop.phase = (NOW_NS - 2 * NS_PER_S) * 2;
-    assert_int_equal(chosen(), 0); /* the one that accepts, however much it has */
+    assert_int_equal(chosen(), 0); /* the accepting loop, however busy it is */
     set_busy(1000, 0, 0);
     assert_int_equal(chosen(), 0);
     workers[1].loop.phase = (NOW_NS - NS_PER_MS / 10) * 2; /* an iteration like others */
     assert_int_equal(chosen(), 1);
 }
 
-/* What was measured before it fell asleep is no longer true. */
-static void a_loop_that_waits_for_long_has_time(void **state)
+/* The load that was measured before it fell asleep is out of date. */
+static void a_loop_that_has_waited_long_counts_as_idle(void **state)
 {
     (void)state;
     set_conns(0, 5, 5);
@@ -102,10 +103,11 @@ static void a_loop_that_waits_for_long_has_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(of_equals_the_one_with_the_fewest, start),
-        cmocka_unit_test_setup(work_counts_not_connections, start),
-        cmocka_unit_test_setup(a_loop_that_stands_still_gets_none, start),
-        cmocka_unit_test_setup(a_loop_that_waits_for_long_has_time, start),
+        cmocka_unit_test_setup(of_equally_busy_loops_the_one_with_fewest_connections_is_chosen,
+                               start),
+        cmocka_unit_test_setup(the_least_busy_loop_gets_the_connection, start),
+        cmocka_unit_test_setup(a_loop_that_stands_still_gets_no_connection, start),
+        cmocka_unit_test_setup(a_loop_that_has_waited_long_counts_as_idle, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection: how long a client may take for what, what it is a burden by, when it counts as
- * idle, and how it is given up. The worker that it belongs to has no thread (lib/worker_driver.h).
+ * One connection: how long a client may take for each step, when the connection is a burden, when
+ * it counts as idle, and how it is closed. Its worker has no thread (lib/worker_driver.h).
  */
 #include "lib/worker_driver.h"
 
@@ -20,7 +20,7 @@ static void a_body_below_the_least_rate_is_refused(void **state)
         leave(&asker);
         come(&asker);
     }
-    /* After much has come at once, too. */
+    /* Also after much has arrived at once. */
     say(&asker, heads[0]);
     say_bytes(&asker, 50000);
     assert_in_range(endured("b", " 408 "), 31, 65);
@@ -31,7 +31,7 @@ static void a_body_below_the_least_rate_is_refused(void **state)
     assert_in_range(endured("b", " 408 "), 30, 35);
 }
 
-static void a_body_that_comes_fast_enough_may_take_long(void **state)
+static void a_fast_enough_body_may_take_long(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 196608\r\n\r\n");
@@ -44,8 +44,8 @@ static void a_body_that_comes_fast_enough_may_take_long(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 "), 1);
 }
 
-/* It is ours to go on, however long it takes. */
-static void who_waits_for_an_answer_is_not_slow(void **state)
+/* The server must go on, however long that takes. */
+static void a_client_that_waits_for_its_answer_is_not_slow(void **state)
 {
     (void)state;
     limits->max_pipeline = 1;
@@ -59,14 +59,14 @@ static void who_waits_for_an_answer_is_not_slow(void **state)
     pass_a_second();
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 2);
     assert_int_equal(heard(&asker, "5."), 1);
-    for (int i = 0; i < 1000; i++) /* nor is who has asked for nothing */
+    for (int i = 0; i < 1000; i++) /* nor is a client without a request */
         pass_a_second();
     say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     pass_a_second();
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 3);
 }
 
-/* How much of a large answer a client gets that takes so much of it in each second. */
+/* Returns how much of a large answer a client gets that reads this much in each second. */
 static size_t taken_of_big(size_t n_bytes)
 {
     static char some[64 << 10];
@@ -83,7 +83,7 @@ static size_t taken_of_big(size_t n_bytes)
     return n;
 }
 
-static void a_reply_must_be_taken(void **state)
+static void a_reply_must_be_read_at_the_least_rate(void **state)
 {
     (void)state;
     assert_true(taken_of_big(8 << 10) > sizeof(big));
@@ -94,11 +94,12 @@ static void a_reply_must_be_taken(void **state)
     come(&asker);
     assert_in_range(taken_of_big(100), 100 * 30, 100 * 70);
     assert_int_equal(listener.n_open, 0);
-    come(&asker); /* the fixture's */
+    come(&asker); /* of the fixture */
 }
 
-/* A loop that stood still reads what came meanwhile before it says that it came too late. */
-static void who_was_held_up_by_us_is_not_slow(void **state)
+/* After a loop stood still, it reads bytes that arrived meanwhile before it decides that they
+ * came too late. */
+static void a_client_held_up_by_the_loop_is_not_slow(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n");
@@ -112,15 +113,15 @@ static void who_was_held_up_by_us_is_not_slow(void **state)
     assert_int_equal(heard(&asker, "10000."), 1);
 }
 
-static void a_head_ends_after_its_time(void **state)
+static void a_head_beyond_its_time_is_refused(void **state)
 {
     (void)state;
-    assert_in_range(endured("\r\n", " 408 "), 30, 35); /* empty lines in front of none */
+    assert_in_range(endured("\r\n", " 408 "), 30, 35); /* empty lines before no request */
     assert_int_equal(heard(&asker, "the request head took too long"), 1);
     leave(&asker);
     come(&asker);
 
-    /* Behind a request that takes its time. */
+    /* Behind a request that takes long. */
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
     for (int i = 0; i < 35; i++) {
         pass_a_second();
@@ -135,7 +136,7 @@ static void a_head_ends_after_its_time(void **state)
     iteration();
     come(&asker);
 
-    /* Behind as many as are under way at the same time: it has not begun before. */
+    /* Behind as many as may be in flight: it has not begun before. */
     limits->max_pipeline = 1;
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
     for (int i = 0; i < 100; i++)
@@ -147,8 +148,8 @@ static void a_head_ends_after_its_time(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 408 "), 1);
 }
 
-/* Each head has its own time: an end of one may come with the beginning of the next for ever. */
-static void heads_in_pieces_are_not_one_head(void **state)
+/* Each head has its own time: an end of one may arrive with the beginning of the next for ever. */
+static void each_head_has_its_own_time(void **state)
 {
     (void)state;
     say(&asker, "GET / HTTP/1.1\r\nHo");
@@ -156,27 +157,27 @@ static void heads_in_pieces_are_not_one_head(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 200);
 }
 
-/* ---- Idle, a burden, given up ---------------------------------------------------------------- */
+/* ---- Idle, a burden, evicted ----------------------------------------------------------------- */
 
-/* What the worker has of the only client. */
+/* The worker's connection of the only client. */
 static struct conn *of_asker(void)
 {
     assert_false(list_empty(&worker.conns));
     return LIST_ENTRY(worker.conns.next, struct conn, link);
 }
 
-static void idle_is_who_has_asked_for_nothing(void **state)
+static void a_client_without_a_request_is_idle(void **state)
 {
     (void)state;
     struct conn *c = of_asker();
     assert_true(conn_is_idle(c));
     say(&asker, "HEAD / HTTP/1.1\r\n");
-    assert_false(conn_is_idle(c)); /* there are bytes that nobody has read */
+    assert_false(conn_is_idle(c)); /* some bytes are not read yet */
     iteration();
     assert_false(conn_is_idle(c));
     for (int i = 0; i < 3; i++)
         pass_a_second();
-    assert_true(conn_is_idle(c)); /* a head that does not end keeps nobody else's descriptor */
+    assert_true(conn_is_idle(c)); /* an endless head must not keep other clients' descriptor */
     say(&asker, "Host: x\r\n\r\n");
     iteration();
     assert_false(conn_is_idle(c));
@@ -197,9 +198,9 @@ static void an_idle_client_is_closed_after_its_time(void **state)
     clock_fake_advance(&now, 3590 * NS_PER_S);
     pass_a_second();
     assert_int_equal(listener.n_open, 1);
-    say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); /* which begins it anew */
+    say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); /* which restarts the time */
     pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1); /* a reply must be taken sooner */
+    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1); /* a reply must be read sooner */
     pass_a_second();
     clock_fake_advance(&now, 3590 * NS_PER_S);
     pass_a_second();
@@ -210,8 +211,8 @@ static void an_idle_client_is_closed_after_its_time(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 "), 1);
 }
 
-/* More for what is kept longer, less for what moves. */
-static void a_burden_is_who_does_not_go_on(void **state)
+/* Memory counts more if it is kept longer, and less if its bytes move. */
+static void a_client_that_stalls_is_a_burden(void **state)
 {
     (void)state;
     struct conn *c = of_asker();
@@ -228,7 +229,7 @@ static void a_burden_is_who_does_not_go_on(void **state)
         pass_a_second();
         uint64_t burden = conn_burden(c, now.time_ns, &stalled);
         assert_true(burden > before);
-        assert_int_equal(stalled, i >= 6); /* five seconds from the first look that saw nothing */
+        assert_int_equal(stalled, i >= 6); /* five seconds from the first look without progress */
         before = burden;
     }
     assert_true(before > at_first);
@@ -238,7 +239,7 @@ static void a_burden_is_who_does_not_go_on(void **state)
     assert_true(burden < before && !stalled);
 }
 
-static void no_burden_is_who_waits_for_us_or_has_little(void **state)
+static void a_client_that_waits_or_has_little_is_no_burden(void **state)
 {
     (void)state;
     struct conn *c = of_asker();
@@ -265,7 +266,7 @@ static unsigned long long n_evicted(void)
     return stats.n_evicted;
 }
 
-static void who_is_evicted_is_told_if_that_is_possible(void **state)
+static void an_evicted_client_gets_503_if_possible(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
@@ -281,13 +282,13 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
     assert_int_equal(listener.n_open, 0);
     leave(&asker);
 
-    come(&asker); /* who has asked for nothing is told nothing */
+    come(&asker); /* a client without a request gets no reply */
     conn_evict(of_asker());
     assert_int_equal(listener.n_open, 0);
     assert_int_equal(heard(&asker, "HTTP/1.1 "), 0);
     leave(&asker);
 
-    come(&asker); /* nor who has half a reply */
+    come(&asker); /* nor does a client with half a reply */
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
     iteration();
     iteration();
@@ -297,12 +298,12 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
     assert_int_equal(n_evicted(), 3);
 }
 
-static void a_server_that_stops_waits_for_what_goes_on(void **state)
+static void a_stop_waits_for_clients_that_go_on(void **state)
 {
     (void)state;
     service.env->draining = true;
     conn_drain(of_asker());
-    assert_int_equal(listener.n_open, 0); /* nothing was under way */
+    assert_int_equal(listener.n_open, 0); /* no request was in flight */
     leave(&asker);
     service.env->draining = false;
 
@@ -322,7 +323,7 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
     assert_int_equal(listener.n_open, 0);
     leave(&asker);
 
-    /* … but not for who stands still. */
+    /* … but not for a client that stands still. */
     service.env->draining = false;
     come(&asker);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
@@ -334,8 +335,8 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
     assert_int_equal(heard(&asker, "the server is stopping"), 1);
 }
 
-/* A close with unread bytes would be a reset, which takes the reply out of the client's hands. */
-static void the_end_waits_for_who_goes_on_sending(void **state)
+/* A close with unread bytes would be a reset, which would take the reply from the client. */
+static void a_close_waits_for_a_client_that_still_sends(void **state)
 {
     (void)state;
     say(&asker, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nthis is too much");
@@ -346,14 +347,14 @@ static void the_end_waits_for_who_goes_on_sending(void **state)
     assert_true(of_asker()->lingering);
     say(&asker, "and so is this");
     iteration();
-    assert_int_equal(unread(&asker), 0); /* it is thrown away */
+    assert_int_equal(unread(&asker), 0); /* it is discarded */
     for (int i = 0; i < 4; i++)
         pass_a_second();
     assert_int_equal(listener.n_open, 0);
     assert_int_equal(heard(&asker, "HTTP/1.1 "), 1);
 }
 
-static void who_has_gone_is_closed_at_once(void **state)
+static void a_client_that_has_left_is_closed_at_once(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
@@ -370,20 +371,20 @@ int main(void)
 #define SLOW(test) cmocka_unit_test_setup_teardown(test, start_slow, stop_slow)
     const struct CMUnitTest tests[] = {
         SLOW(a_body_below_the_least_rate_is_refused),
-        SLOW(a_body_that_comes_fast_enough_may_take_long),
-        SLOW(who_waits_for_an_answer_is_not_slow),
-        SLOW(a_reply_must_be_taken),
-        SLOW(who_was_held_up_by_us_is_not_slow),
-        SLOW(a_head_ends_after_its_time),
-        SLOW(heads_in_pieces_are_not_one_head),
-        SLOW(idle_is_who_has_asked_for_nothing),
+        SLOW(a_fast_enough_body_may_take_long),
+        SLOW(a_client_that_waits_for_its_answer_is_not_slow),
+        SLOW(a_reply_must_be_read_at_the_least_rate),
+        SLOW(a_client_held_up_by_the_loop_is_not_slow),
+        SLOW(a_head_beyond_its_time_is_refused),
+        SLOW(each_head_has_its_own_time),
+        SLOW(a_client_without_a_request_is_idle),
         SLOW(an_idle_client_is_closed_after_its_time),
-        SLOW(a_burden_is_who_does_not_go_on),
-        SLOW(no_burden_is_who_waits_for_us_or_has_little),
-        SLOW(who_is_evicted_is_told_if_that_is_possible),
-        SLOW(a_server_that_stops_waits_for_what_goes_on),
-        SLOW(the_end_waits_for_who_goes_on_sending),
-        SLOW(who_has_gone_is_closed_at_once),
+        SLOW(a_client_that_stalls_is_a_burden),
+        SLOW(a_client_that_waits_or_has_little_is_no_burden),
+        SLOW(an_evicted_client_gets_503_if_possible),
+        SLOW(a_stop_waits_for_clients_that_go_on),
+        SLOW(a_close_waits_for_a_client_that_still_sends),
+        SLOW(a_client_that_has_left_is_closed_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

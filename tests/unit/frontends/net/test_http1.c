@@ -172,7 +172,7 @@ static const struct split_case cases[] = {
     {"version 2", "GET /a HTTP/2.0\r\n\r\n", NULL},
 };
 
-/* What came out, in one feed per piece of the input. */
+/* Returns the output, with one feed per piece of the input. */
 static char *answer_to(const char *input, size_t length, size_t first, size_t second, size_t sends)
 {
     struct driver d;
@@ -205,7 +205,7 @@ static char *answer_by_bytes(const char *input, size_t length)
     return out;
 }
 
-static void every_split_gives_the_same(void **state)
+static void every_split_of_the_input_gives_the_same_replies(void **state)
 {
     (void)state;
     for (size_t c = 0; c < ARRAY_SIZE(cases); c++) {
@@ -237,7 +237,7 @@ static void every_split_gives_the_same(void **state)
     }
 }
 
-static void replies_leave_in_the_order_of_the_requests(void **state)
+static void replies_are_sent_in_the_order_of_the_requests(void **state)
 {
     (void)state;
     static const char input[] =
@@ -286,7 +286,7 @@ static void a_full_pipeline_stops_reading(void **state)
     }
     assert_int_equal(d.n_requests, fed / strlen(one));
     assert_int_equal(http1_read_space(&d.http1, space), 1);
-    driver_feed(&d, many + fed, 2 * strlen(one)); /* goes on in the middle of a head */
+    driver_feed(&d, many + fed, 2 * strlen(one)); /* continues in the middle of a head */
     driver_flush(&d);
     assert_int_equal(d.n_requests, (fed + 2 * strlen(one)) / strlen(one));
     assert_true(driver_done(&d));
@@ -300,7 +300,7 @@ static int announce(char *head, size_t n_head, const char *path, size_t length)
                     path, length);
 }
 
-static void large_bodies_land_in_place(void **state)
+static void large_bodies_are_read_without_a_copy(void **state)
 {
     (void)state;
     struct driver d;
@@ -312,7 +312,7 @@ static void large_bodies_land_in_place(void **state)
     driver_init(&d);
     assert_int_equal(driver_feed(&d, head, (size_t)n), n);
     struct iovec space[2];
-    assert_int_equal(http1_read_space(&d.http1, space), 1); /* nothing has come: it has no place */
+    assert_int_equal(http1_read_space(&d.http1, space), 1); /* no byte yet, so no address */
     assert_int_equal(driver_feed(&d, body, 1), 1);
     assert_int_equal(http1_read_space(&d.http1, space), 2);
     assert_int_equal(space[0].iov_len, length - 1); /* no buffer in between */
@@ -325,7 +325,7 @@ static void large_bodies_land_in_place(void **state)
     assert_true(driver_done(&d));
 }
 
-static void a_body_that_is_only_announced_takes_nothing(void **state)
+static void an_announced_body_takes_no_memory(void **state)
 {
     (void)state;
     struct driver d;
@@ -337,12 +337,12 @@ static void a_body_that_is_only_announced_takes_nothing(void **state)
     pool_stats(d.pool, &before);
     driver_feed(&d, head, (size_t)announce(head, sizeof(head), "/a", 900000));
     pool_stats(d.pool, &after);
-    assert_int_equal(after.n_allocs, before.n_allocs); /* the exchange is that of the first */
+    assert_int_equal(after.n_allocs, before.n_allocs); /* the first exchange, used again */
     assert_true(driver_done(&d));
 }
 
-/* More than 1 MiB: 64 KiB, and when these have come the rest, once. */
-static void a_length_is_believed_after_a_while(void **state)
+/* More than 1 MiB: 64 KiB first, and when these have arrived the rest, once. */
+static void an_announced_length_is_allocated_after_its_first_bytes(void **state)
 {
     (void)state;
     enum { LENGTH = 100 << 20, PIECE = 1 << 20 };
@@ -361,9 +361,9 @@ static void a_length_is_believed_after_a_while(void **state)
     const char *body = d.http1.current->body;
     for (size_t left = LENGTH - (64 << 10); left > PIECE; left -= PIECE) {
         assert_int_equal(http1_read_space(&d.http1, space), 2);
-        assert_ptr_equal(space[0].iov_base, body + (LENGTH - left)); /* to where it stays */
+        assert_ptr_equal(space[0].iov_base, body + (LENGTH - left)); /* to its final address */
         assert_int_equal(space[0].iov_len, left);
-        http1_received(&d.http1, PIECE); /* as if that much had come */
+        http1_received(&d.http1, PIECE); /* as if that many bytes had arrived */
         assert_ptr_equal(d.http1.current->body, body);
     }
     pool_stats(d.pool, &after);
@@ -372,7 +372,7 @@ static void a_length_is_believed_after_a_while(void **state)
     assert_true(driver_done(&d));
 }
 
-/* A chunked body of 40 MiB: no block but the first mapping, and its bytes stay what they are. */
+/* A chunked body of 40 MiB: only the first mapping is allocated, and the bytes do not change. */
 static void chunks_are_not_copied_from_1_mib_on(void **state)
 {
     (void)state;
@@ -411,7 +411,7 @@ static void chunks_are_not_copied_from_1_mib_on(void **state)
     budget_unref(b);
 }
 
-/* The pipeline is as long as its bodies and replies are light. */
+/* The length of the pipeline depends on the size of its bodies and replies. */
 static void a_heavy_pipeline_stops_reading(void **state)
 {
     (void)state;
@@ -431,7 +431,7 @@ static void a_heavy_pipeline_stops_reading(void **state)
     assert_int_equal(d.n_requests, 3);
     assert_int_equal(http1_read_space(&d.http1, space), 0);
     driver_reply(&d, 0);
-    assert_int_equal(http1_read_space(&d.http1, space), 0); /* the reply has not left */
+    assert_int_equal(http1_read_space(&d.http1, space), 0); /* the reply has not been sent */
     driver_flush(&d);
     assert_int_equal(driver_feed(&d, request, (size_t)n + 2000), n + 2000);
     assert_int_equal(d.n_requests, 4);
@@ -465,7 +465,8 @@ static void a_short_budget_refuses_large_bodies(void **state)
     driver_feed(&d, bytes, 100 << 10);
     assert_int_equal(d.http1.current->body_capacity, 10 * MIB);
 
-    /* Announced: it could never come; not now, and so without being asked to go on. */
+    /* Announced: if the body can never fit, or does not fit now, it is refused without 100
+     * Continue. */
     drive_with_budget(&other, b);
     driver_feed(&other, head, (size_t)announce(head, sizeof(head), "/b", 15 * MIB));
     driver_flush(&other);
@@ -481,7 +482,7 @@ static void a_short_budget_refuses_large_bodies(void **state)
     assert_memory_equal(other.out, refusal, strlen(refusal));
     assert_true(driver_done(&other));
 
-    /* Chunked: when it becomes larger than there is room for. */
+    /* Chunked: refused when it becomes larger than the room. */
     drive_with_budget(&other, b);
     static const char chunked[] =
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7ffffff\r\n";
@@ -492,7 +493,7 @@ static void a_short_budget_refuses_large_bodies(void **state)
     assert_memory_equal(other.out, refusal, strlen(refusal));
     assert_true(driver_done(&other));
 
-    /* Small ones are served. */
+    /* Small bodies are served. */
     drive_with_budget(&other, b);
     driver_feed(&other, head, (size_t)announce(head, sizeof(head), "/small", 60000));
     driver_feed(&other, bytes, 60000);
@@ -509,7 +510,7 @@ static void a_short_budget_refuses_large_bodies(void **state)
     budget_unref(b);
 }
 
-static void unused_exchanges_go(void **state)
+static void unused_exchanges_are_freed(void **state)
 {
     (void)state;
     struct driver d;
@@ -537,7 +538,7 @@ static void unused_exchanges_go(void **state)
     assert_true(driver_done(&d));
 }
 
-static void a_body_that_nobody_wants_is_not_kept(void **state)
+static void an_unwanted_body_is_not_kept(void **state)
 {
     (void)state;
     static const char head[] = "POST /void HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
@@ -570,7 +571,7 @@ static void a_body_that_nobody_wants_is_not_kept(void **state)
     assert_true(driver_done(&d));
 }
 
-static void continue_is_sent_once_and_in_turn(void **state)
+static void continue_is_sent_once_and_in_order(void **state)
 {
     (void)state;
     static const char head[] =
@@ -595,7 +596,7 @@ static void continue_is_sent_once_and_in_turn(void **state)
     assert_true(driver_done(&d));
 }
 
-static void limits_are_answered(void **state)
+static void requests_beyond_the_limits_get_errors(void **state)
 {
     (void)state;
     struct driver d;
@@ -654,7 +655,7 @@ static void limits_are_answered(void **state)
     assert_true(driver_done(&d));
 }
 
-static void a_client_that_leaves_cancels(void **state)
+static void a_client_that_leaves_cancels_its_requests(void **state)
 {
     (void)state;
     struct driver d;
@@ -676,8 +677,8 @@ static bool said(const struct driver *d, const char *text)
     return memmem(d->out, d->out_size, text, strlen(text)) != NULL;
 }
 
-/* What is whole is answered, what is not is refused. */
-static void who_sends_no_more_is_answered(void **state)
+/* Whole requests are answered, a partial one is refused. */
+static void a_half_closed_client_is_answered(void **state)
 {
     (void)state;
     static const char *const starts[] = {
@@ -689,7 +690,7 @@ static void who_sends_no_more_is_answered(void **state)
         driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
         driver_feed(&d, starts[i], strlen(starts[i]));
         http1_end_input(&d.http1);
-        http1_end_input(&d.http1); /* once more is nothing */
+        http1_end_input(&d.http1); /* a second call has no effect */
         assert_int_equal(d.n_cancelled, 0);
         assert_false(http1_is_over(&d.http1));
         driver_reply(&d, 0);
@@ -702,8 +703,8 @@ static void who_sends_no_more_is_answered(void **state)
     }
 }
 
-/* The replies to two requests, sent at most max_send bytes at a time, with a look whether the
- * client is there after n_before of them have left. */
+/* Returns the replies to two requests, sent at most max_send bytes at a time; probes whether the
+ * client is there after n_before bytes were sent. */
 static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_0)
 {
     static const char first[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -733,7 +734,7 @@ static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_
     return text;
 }
 
-static void a_reply_whose_beginning_has_left_is_whole(void **state)
+static void a_reply_that_has_begun_is_sent_whole(void **state)
 {
     (void)state;
     for (int http_1_0 = 0; http_1_0 < 2; http_1_0++) {
@@ -749,7 +750,7 @@ static void a_reply_whose_beginning_has_left_is_whole(void **state)
     }
 }
 
-static void draining_says_so_in_the_newest_reply(void **state)
+static void a_draining_connection_closes_with_its_last_reply(void **state)
 {
     (void)state;
     static const char output[] = OK(16, "0 /a 0 811c9dc5\n") OK_CLOSE(16, "0 /b 0 811c9dc5\n");
@@ -767,7 +768,7 @@ static void draining_says_so_in_the_newest_reply(void **state)
     assert_true(driver_done(&d));
 }
 
-static void fixed_replies_close_too(void **state)
+static void fixed_replies_may_close_the_connection(void **state)
 {
     (void)state;
     static const struct http_reply_fixed fixed =
@@ -794,8 +795,8 @@ static void fixed_replies_close_too(void **state)
     }
 }
 
-/* A client that says little about its body, or lies about it, takes no memory in advance. */
-static void memory_comes_with_the_body(void **state)
+/* A client that announces no length, or a wrong one, causes no allocation in advance. */
+static void memory_is_allocated_as_the_body_arrives(void **state)
 {
     (void)state;
     static const struct {
@@ -820,25 +821,25 @@ static void memory_comes_with_the_body(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_split_gives_the_same),
-        cmocka_unit_test(replies_leave_in_the_order_of_the_requests),
+        cmocka_unit_test(every_split_of_the_input_gives_the_same_replies),
+        cmocka_unit_test(replies_are_sent_in_the_order_of_the_requests),
         cmocka_unit_test(a_full_pipeline_stops_reading),
-        cmocka_unit_test(large_bodies_land_in_place),
-        cmocka_unit_test(a_body_that_is_only_announced_takes_nothing),
-        cmocka_unit_test(a_length_is_believed_after_a_while),
+        cmocka_unit_test(large_bodies_are_read_without_a_copy),
+        cmocka_unit_test(an_announced_body_takes_no_memory),
+        cmocka_unit_test(an_announced_length_is_allocated_after_its_first_bytes),
         cmocka_unit_test(chunks_are_not_copied_from_1_mib_on),
         cmocka_unit_test(a_heavy_pipeline_stops_reading),
         cmocka_unit_test(a_short_budget_refuses_large_bodies),
-        cmocka_unit_test(unused_exchanges_go),
-        cmocka_unit_test(a_body_that_nobody_wants_is_not_kept),
-        cmocka_unit_test(continue_is_sent_once_and_in_turn),
-        cmocka_unit_test(limits_are_answered),
-        cmocka_unit_test(a_client_that_leaves_cancels),
-        cmocka_unit_test(who_sends_no_more_is_answered),
-        cmocka_unit_test(a_reply_whose_beginning_has_left_is_whole),
-        cmocka_unit_test(draining_says_so_in_the_newest_reply),
-        cmocka_unit_test(fixed_replies_close_too),
-        cmocka_unit_test(memory_comes_with_the_body),
+        cmocka_unit_test(unused_exchanges_are_freed),
+        cmocka_unit_test(an_unwanted_body_is_not_kept),
+        cmocka_unit_test(continue_is_sent_once_and_in_order),
+        cmocka_unit_test(requests_beyond_the_limits_get_errors),
+        cmocka_unit_test(a_client_that_leaves_cancels_its_requests),
+        cmocka_unit_test(a_half_closed_client_is_answered),
+        cmocka_unit_test(a_reply_that_has_begun_is_sent_whole),
+        cmocka_unit_test(a_draining_connection_closes_with_its_last_reply),
+        cmocka_unit_test(fixed_replies_may_close_the_connection),
+        cmocka_unit_test(memory_is_allocated_as_the_body_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which sockets are opened for a name with several addresses. Names are resolved here, not by the
- * machine. */
+/* Which sockets are opened for a name with several addresses. The test resolves the names, not
+ * the machine. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -21,16 +21,16 @@
 #include "base/status.h"
 #include "frontends/net/listener.h"
 
-/* ---- The machine as the tests want it -------------------------------------------------------- */
+/* ---- Names and ports as the tests need them -------------------------------------------------- */
 
-/* What a name stands for: IPv4 addresses, by blanks. */
+/* The addresses of a name: IPv4, separated by blanks. */
 static const struct {
     const char *name, *addresses;
 } names[] = {
     {"one", "127.0.0.1"},
     {"two", "127.0.0.1 127.0.0.2"},
     {"twice", "127.0.0.1 127.0.0.1 127.0.0.2 127.0.0.1 127.0.0.2"},
-    {"partly", "192.0.2.1 127.0.0.1"}, /* ours are those that begin with 127 */
+    {"partly", "192.0.2.1 127.0.0.1"}, /* addresses of this machine begin with 127 */
     {"elsewhere", "192.0.2.1 192.0.2.2"},
     {"many", "127.0.0.1 127.0.0.2 127.0.0.3 127.0.0.4 127.0.0.5 127.0.0.6 127.0.0.7 127.0.0.8 "
              "127.0.0.9"},
@@ -89,7 +89,7 @@ int bind(int fd, const struct sockaddr *address, socklen_t length)
     return (int)syscall(SYS_bind, fd, address, length);
 }
 
-/* A socket that was given the very port that it connects to, where nobody listens, meets itself. */
+/* A socket whose own port is the one that it connects to, with no listener, connects to itself. */
 static bool is_itself(int fd, const struct sockaddr_in *to)
 {
     struct sockaddr_in own = {.sin_family = AF_UNSPEC};
@@ -134,11 +134,11 @@ static void all_addresses_of_a_name_have_the_same_port(void **state)
         listener_close(&l);
         assert_false(answers("127.0.0.1", port));
         assert_false(answers("127.0.0.2", port));
-        listener_close(&l); /* once more is nothing */
+        listener_close(&l); /* a second call has no effect */
     }
 }
 
-static void addresses_of_other_machines_are_passed_over(void **state)
+static void addresses_of_other_machines_are_skipped(void **state)
 {
     (void)state;
     struct listener l;
@@ -151,7 +151,7 @@ static void addresses_of_other_machines_are_passed_over(void **state)
     listener_close(&l);
 }
 
-/* Port 0: another one is taken, until it is free on all addresses. */
+/* Port 0: another port is chosen, until one is free on all addresses. */
 static void a_free_port_is_free_on_all_addresses(void **state)
 {
     (void)state;
@@ -174,10 +174,10 @@ static void a_port_that_is_in_use_on_one_address_is_in_use(void **state)
     in_use_at = 2;
     snprintf(text, sizeof(text), "Socket 'two:%d' already in use ", taken.port);
     assert_refused(listener_open(&l, "two", taken.port, false), STATUS_UNAVAILABLE, text);
-    assert_false(answers("127.0.0.1", taken.port)); /* what was open of it is closed */
+    assert_false(answers("127.0.0.1", taken.port)); /* its open sockets are closed */
 }
 
-static void more_addresses_than_anybody_has_are_refused(void **state)
+static void too_many_addresses_are_refused(void **state)
 {
     (void)state;
     struct listener l;
@@ -205,10 +205,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_addresses_of_a_name_have_the_same_port),
-        cmocka_unit_test(addresses_of_other_machines_are_passed_over),
+        cmocka_unit_test(addresses_of_other_machines_are_skipped),
         cmocka_unit_test(a_free_port_is_free_on_all_addresses),
         cmocka_unit_test(a_port_that_is_in_use_on_one_address_is_in_use),
-        cmocka_unit_test(more_addresses_than_anybody_has_are_refused),
+        cmocka_unit_test(too_many_addresses_are_refused),
         cmocka_unit_test(a_family_before_the_address_is_understood),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

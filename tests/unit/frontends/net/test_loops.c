@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Services that share loops: each has its port, its handler and its end; they begin to stop
+/* Services that share loops: each has its port, its handler and its end. They begin to stop
  * together. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 /* ---- Two services ---------------------------------------------------------------------------- */
 
 struct side {
-    const char *name; /* its answer to all but HEAD, which waits */
+    const char *name; /* its answer to all requests except HEAD, which waits */
     struct net_server *server;
     struct exchange *held; /* under mu */
     struct message release;
@@ -34,7 +34,7 @@ static struct mutex mu;
 static struct cond changed;
 static struct side left, right;
 static struct loops *loops;
-static int n_ctxs; /* under mu: of loops, that exist */
+static int n_ctxs; /* under mu: of existing loops */
 
 static void on_request(struct exchange *x)
 {
@@ -125,7 +125,7 @@ static int stop(void **state)
 
 /* ---- Clients --------------------------------------------------------------------------------- */
 
-/* A connection; -1 when it is refused. */
+/* Returns a connection; -1 if it is refused. */
 static int dial(int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -146,7 +146,7 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* Reads until `last` has come; NULL: until the server closes. */
+/* Reads until `last` has arrived; NULL: until the server closes. */
 static const char *hear(int fd, const char *last)
 {
     static char text[4096];
@@ -168,7 +168,7 @@ static void ask(int fd, const char *answer)
     assert_non_null(strstr(hear(fd, answer), answer));
 }
 
-/* A request that waits to be answered. */
+/* Sends a request that waits for its answer. */
 static int hold(struct side *s)
 {
     int fd = dial(net_server_port(s->server));
@@ -193,7 +193,7 @@ static void release_held(struct side *s)
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
 
-static void services_on_the_same_loops_are_apart(void **state)
+static void services_on_the_same_loops_are_separate(void **state)
 {
     (void)state;
     enum { N = 8 };
@@ -211,7 +211,7 @@ static void services_on_the_same_loops_are_apart(void **state)
 
     stop_side(&left);
     for (int i = 0; i < N; i++) {
-        ask(rights[i], "right"); /* its connections stay */
+        ask(rights[i], "right"); /* its connections stay open */
         close(rights[i]);
     }
     start_side(&left, "again", 1);
@@ -232,11 +232,11 @@ static void services_begin_to_stop_together(void **state)
     net_server_begin_stop(right.server);
     assert_int_equal(dial(net_server_port(left.server)), -1);
     assert_int_equal(dial(net_server_port(right.server)), -1);
-    assert_string_equal(hear(idle, NULL), ""); /* nobody has waited for anything yet */
+    assert_string_equal(hear(idle, NULL), ""); /* nothing waits yet */
 
-    release_held(&right); /* the one that is waited for last is answered meanwhile */
+    release_held(&right); /* the service that is waited for last is answered meanwhile */
     assert_non_null(strstr(hear(held_right, NULL), "Connection: close\r\n"));
-    net_server_begin_stop(left.server); /* once more is nothing */
+    net_server_begin_stop(left.server); /* a second call has no effect */
     release_held(&left);
     stop_side(&left);
     assert_non_null(strstr(hear(held_left, NULL), "Connection: close\r\n"));
@@ -257,14 +257,14 @@ static void a_stop_waits_for_its_own_service_only(void **state)
     stop_side(&right);
 }
 
-static void loops_can_become_more(void **state)
+static void the_number_of_loops_can_grow(void **state)
 {
     (void)state;
     stop_side(&right);
     assert_null(loops_grow(loops, 1));
     assert_int_equal(loops->n_workers, 2);
     assert_null(loops_grow(loops, 64));
-    assert_int_equal(loops->n_workers, 3); /* the most that was asked for */
+    assert_int_equal(loops->n_workers, 3); /* the largest number wanted */
     assert_int_equal(n_ctxs, 3);
     start_side(&right, "wider", 3);
     for (int i = 0; i < 6; i++) {
@@ -276,7 +276,7 @@ static void loops_can_become_more(void **state)
     stop_side(&right);
 }
 
-/* What cannot start takes nothing with it. */
+/* A service that cannot start leaves the loops as they are. */
 static void a_service_that_does_not_start_leaves_the_loops(void **state)
 {
     (void)state;
@@ -302,10 +302,10 @@ int main(void)
     mutex_init(&mu, 1, "test");
     cond_init(&changed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(services_on_the_same_loops_are_apart, start, stop),
+        cmocka_unit_test_setup_teardown(services_on_the_same_loops_are_separate, start, stop),
         cmocka_unit_test_setup_teardown(services_begin_to_stop_together, start, stop),
         cmocka_unit_test_setup_teardown(a_stop_waits_for_its_own_service_only, start, stop),
-        cmocka_unit_test_setup_teardown(loops_can_become_more, start, stop),
+        cmocka_unit_test_setup_teardown(the_number_of_loops_can_grow, start, stop),
         cmocka_unit_test_setup_teardown(a_service_that_does_not_start_leaves_the_loops, start,
                                         stop),
     };

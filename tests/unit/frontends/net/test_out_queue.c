@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of what a connection has to send: order, counts, and who is told when. */
+/* The queue of a connection's output: order, counts, and calls of the owners. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static struct out_piece piece_of(const char *text, const char *owner)
                               .owner = (void *)(uintptr_t)owner};
 }
 
-/* What would be sent by one call with so many pieces. */
+/* Returns the bytes of one send of this many pieces. */
 static const char *gathered(int max_pieces)
 {
     static char text[256];
@@ -55,7 +55,7 @@ static const char *gathered(int max_pieces)
     return text;
 }
 
-static void pieces_leave_in_their_order(void **state)
+static void pieces_are_sent_in_order(void **state)
 {
     (void)state;
     struct out_piece a = piece_of("one", "a"), b = piece_of("two", NULL), c = piece_of("3", "c");
@@ -71,7 +71,7 @@ static void pieces_leave_in_their_order(void **state)
     assert_string_equal(released, "");
     assert_string_equal(gathered(8), "etwo3");
     assert_int_equal(queue.n_bytes, 5);
-    out_queue_sent(&queue, 1); /* to the end of a piece, exactly */
+    out_queue_sent(&queue, 1); /* exactly to the end of a piece */
     assert_string_equal(released, "a");
     assert_string_equal(gathered(8), "two3");
     out_queue_sent(&queue, 0);
@@ -81,7 +81,7 @@ static void pieces_leave_in_their_order(void **state)
     assert_int_equal(queue.n_bytes, 0);
     assert_string_equal(gathered(8), "");
 
-    b = piece_of("two", "b"); /* it was its owner's again */
+    b = piece_of("two", "b"); /* its owner had it back */
     out_queue_add(&queue, &b);
     out_queue_drop(&queue);
     assert_string_equal(released, "acb");
@@ -98,7 +98,7 @@ static void dropped_pieces_are_released(void **state)
     assert_string_equal(released, "ab");
     assert_int_equal(queue.n_bytes, 0);
     assert_null(queue.first);
-    out_queue_drop(&queue); /* nothing */
+    out_queue_drop(&queue); /* drops nothing */
     assert_string_equal(released, "ab");
 }
 
@@ -107,7 +107,7 @@ static void a_chain_is_added_at_once(void **state)
     (void)state;
     struct out_piece a = piece_of("one", "a"), b = piece_of("two", "b"), c = piece_of("3", "c");
     a.next = &b;
-    b.next = &c; /* does not belong to the chain */
+    b.next = &c; /* not part of the chain */
     out_queue_add_chain(&queue, &a, &b, 6);
     assert_string_equal(gathered(8), "onetwo");
     out_queue_add(&queue, &c);
@@ -122,7 +122,7 @@ static void free_piece(void *owner)
     free(owner);
 }
 
-/* A release may free the piece: the queue does not look at it afterwards. */
+/* A release may free the piece: the queue does not read it afterwards. */
 static void a_release_may_free_the_piece(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void a_release_may_free_the_piece(void **state)
     assert_int_equal(queue.n_bytes, 0);
 }
 
-static void the_first_piece_can_be_taken_back(void **state)
+static void the_first_piece_can_be_removed(void **state)
 {
     (void)state;
     struct out_piece a = piece_of("one", "a"), b = piece_of("two", "b");
@@ -163,7 +163,7 @@ static void send_too_much(void *arg)
     out_queue_sent(&queue, 4);
 }
 
-static void no_more_can_be_sent_than_there_is(void **state)
+static void sending_more_than_queued_aborts(void **state)
 {
     (void)state;
     assert_aborts(send_too_much, NULL, "!p");
@@ -172,12 +172,12 @@ static void no_more_can_be_sent_than_there_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(pieces_leave_in_their_order, start),
+        cmocka_unit_test_setup(pieces_are_sent_in_order, start),
         cmocka_unit_test_setup(a_chain_is_added_at_once, start),
         cmocka_unit_test_setup(dropped_pieces_are_released, start),
         cmocka_unit_test_setup(a_release_may_free_the_piece, start),
-        cmocka_unit_test_setup(the_first_piece_can_be_taken_back, start),
-        cmocka_unit_test_setup(no_more_can_be_sent_than_there_is, start),
+        cmocka_unit_test_setup(the_first_piece_can_be_removed, start),
+        cmocka_unit_test_setup(sending_more_than_queued_aborts, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listener, workers and connections over real sockets: limits in time and number, cancel, stop. */
+/* Listener, workers and connections over real sockets: limits in time and number, cancellation,
+ * stop. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -22,8 +23,8 @@
 
 /* ---- A handler ------------------------------------------------------------------------------- */
 
-/* /big answers much, /hold waits to be told, /block holds up its loop until it is told, all else is
- * "ok" at once. */
+/* /big answers much, /hold waits for the test, /block holds up its loop until the test ends it;
+ * all other paths answer "ok" at once. */
 
 struct part {
     char path[32];
@@ -171,7 +172,7 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* What comes until the server closes, or until `last` has come (NULL: until it closes). */
+/* Reads until the server closes, or until `last` has arrived (NULL: until it closes). */
 static const char *hear(int fd, const char *last)
 {
     static char text[4096];
@@ -249,7 +250,7 @@ static void idle_clients_are_closed(void **state)
     stop(s);
 }
 
-static void deaf_clients_are_closed(void **state)
+static void clients_that_do_not_read_are_closed(void **state)
 {
     (void)state;
     struct net_options o;
@@ -258,7 +259,7 @@ static void deaf_clients_are_closed(void **state)
     struct net_server *s = start(&o);
     int deaf = dial(s);
     say(deaf, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
-    wait_for(&n_ended, 1); /* its reply was given up */
+    wait_for(&n_ended, 1); /* its reply was dropped */
     close(deaf);
     stop(s);
 }
@@ -271,8 +272,8 @@ static bool has_ended(int n)
     return ended;
 }
 
-/* Asks for much with more behind it, and takes as little of it as makes the server end the
- * exchange, its `n`th: the bytes taken, all of it if the server had to wait for a processor. */
+/* Asks for much and sends more behind it, and reads so little that the server ends the exchange,
+ * its `n`th. Returns the bytes read: all of them if the server had to wait for a processor. */
 static size_t ask_and_take_little(int fd, int n)
 {
     static char text[4096];
@@ -289,9 +290,9 @@ static size_t ask_and_take_little(int fd, int n)
     return taken;
 }
 
-/* Its reply has left us for the kernel, which keeps it until the client takes it: what the client
- * sends meanwhile, and nobody wants, is no reason to throw that away. */
-static void a_client_that_goes_on_sending_gets_all_of_its_reply(void **state)
+/* The kernel has the whole reply and keeps it until the client reads it. More input from the
+ * client, which the server does not want, must not discard it. */
+static void a_client_that_still_sends_gets_its_whole_reply(void **state)
 {
     (void)state;
     struct net_options o;
@@ -309,7 +310,7 @@ static void a_client_that_goes_on_sending_gets_all_of_its_reply(void **state)
     }
     uint64_t until_ns = monotonic_ns() + 5 * o.timeouts.linger_ns;
     while (monotonic_ns() < until_ns) {
-        send(late, "and more", 8, MSG_NOSIGNAL); /* it may be told that nobody listens any more */
+        send(late, "and more", 8, MSG_NOSIGNAL); /* the server may have closed the socket */
         usleep(1000);
     }
     while ((got = recv(late, text, sizeof(text), 0)) > 0)
@@ -337,8 +338,9 @@ static void a_client_that_leaves_cancels_its_request(void **state)
     stop(s);
 }
 
-/* Half closed: it reads the reply, which is whole although its beginning left before the rest. */
-static void a_client_that_sends_no_more_gets_its_reply(void **state)
+/* Half closed: the client reads the reply, which is whole although its beginning was sent before
+ * the rest. */
+static void a_half_closed_client_gets_its_reply(void **state)
 {
     (void)state;
     struct net_options o;
@@ -350,7 +352,7 @@ static void a_client_that_sends_no_more_gets_its_reply(void **state)
     say(half, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     shutdown(half, SHUT_WR);
-    hear(half, "HTTP/1.1 "); /* the server has seen it, and asks whether somebody is there */
+    hear(half, "HTTP/1.1 "); /* the server has seen it, and probes whether the client is there */
     release(x);
     const char *reply = hear(half, NULL);
     assert_memory_equal(reply, "200 OK\r\n", 8);
@@ -377,7 +379,7 @@ static void a_client_that_sends_no_more_gets_its_reply(void **state)
     stop(s);
 }
 
-/* As above, but it is gone: also where nothing is read from it any more. */
+/* As above, but the client has left: noticed also when the server reads no more from it. */
 static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
 {
     (void)state;
@@ -395,9 +397,9 @@ static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
     stop(s);
 }
 
-/* Wherever it was accepted: the other loop accepts and serves all that come after it. Those that
- * the blocked one has wait, and it must not have been given new ones. */
-static void a_loop_that_stands_still_keeps_nobody_out(void **state)
+/* Whichever loop accepted it: the other loop accepts and serves all later clients. Connections
+ * of the blocked loop wait, and it must not have got new ones. */
+static void a_loop_that_stands_still_keeps_no_client_out(void **state)
 {
     (void)state;
     enum { N = 50 };
@@ -410,7 +412,7 @@ static void a_loop_that_stands_still_keeps_nobody_out(void **state)
     mutex_lock(&mu);
     while (!blocked)
         assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
-    /* From a millisecond on the iteration counts as long. */
+    /* After a millisecond the iteration counts as long. */
     uint64_t until_ns = monotonic_ns() + 2 * NS_PER_MS;
     while (monotonic_ns() < until_ns)
         cond_wait_until(&changed, &mu, until_ns);
@@ -448,15 +450,15 @@ static void too_many_connections_wait(void **state)
     hear(fds[1], "ok");
     char c;
     assert_int_equal(recv(fds[2], &c, 1, MSG_DONTWAIT), -1);
-    close(fds[0]); /* makes room */
+    close(fds[0]); /* frees a connection */
     hear(fds[2], "ok");
     close(fds[1]);
     close(fds[2]);
     stop(s);
 }
 
-/* A reset would take the part of the reply that is still in the server's hands. */
-static void a_last_reply_is_whole_whatever_else_the_client_has_sent(void **state)
+/* A reset would discard the part of the reply that the server has not sent yet. */
+static void a_last_reply_is_whole_though_the_client_sends_more(void **state)
 {
     (void)state;
     static const char last[] = "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -509,7 +511,7 @@ static void run_stop(void *arg)
     p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, on_tick, &p->end);
 }
 
-static void stopping_waits_for_what_is_under_way(void **state)
+static void a_stop_waits_for_requests_in_flight(void **state)
 {
     (void)state;
     struct net_options o;
@@ -536,7 +538,7 @@ static void stopping_waits_for_what_is_under_way(void **state)
     close(busy);
 }
 
-static void stopping_cuts_off_at_the_deadline(void **state)
+static void a_stop_cuts_off_connections_at_the_deadline(void **state)
 {
     (void)state;
     struct net_options o;
@@ -551,8 +553,9 @@ static void stopping_cuts_off_at_the_deadline(void **state)
     close(deaf);
 }
 
-/* The client is gone, its request is not: the stop ends with it, and not at some later look. */
-static void stopping_waits_for_requests_without_a_client(void **state)
+/* The client has left, its request has not ended: the stop ends with the request, and not at a
+ * later look. */
+static void a_stop_waits_for_requests_without_a_client(void **state)
 {
     (void)state;
     struct net_options o;
@@ -579,17 +582,17 @@ int main(void)
         cmocka_unit_test(an_address_in_use_is_named),
         cmocka_unit_test(slow_clients_are_answered_and_closed),
         cmocka_unit_test(idle_clients_are_closed),
-        cmocka_unit_test(deaf_clients_are_closed),
-        cmocka_unit_test(a_client_that_goes_on_sending_gets_all_of_its_reply),
+        cmocka_unit_test(clients_that_do_not_read_are_closed),
+        cmocka_unit_test(a_client_that_still_sends_gets_its_whole_reply),
         cmocka_unit_test(a_client_that_leaves_cancels_its_request),
-        cmocka_unit_test(a_client_that_sends_no_more_gets_its_reply),
+        cmocka_unit_test(a_half_closed_client_gets_its_reply),
         cmocka_unit_test(a_client_that_leaves_a_full_pipeline_cancels_it),
-        cmocka_unit_test(a_loop_that_stands_still_keeps_nobody_out),
+        cmocka_unit_test(a_loop_that_stands_still_keeps_no_client_out),
         cmocka_unit_test(too_many_connections_wait),
-        cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
-        cmocka_unit_test(stopping_waits_for_what_is_under_way),
-        cmocka_unit_test(stopping_waits_for_requests_without_a_client),
-        cmocka_unit_test(stopping_cuts_off_at_the_deadline),
+        cmocka_unit_test(a_last_reply_is_whole_though_the_client_sends_more),
+        cmocka_unit_test(a_stop_waits_for_requests_in_flight),
+        cmocka_unit_test(a_stop_waits_for_requests_without_a_client),
+        cmocka_unit_test(a_stop_cuts_off_connections_at_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two loops when descriptors run out: who is closed for whom, and what it costs. The test runs the
- * iterations and owns the clock. Its own ends of the connections have numbers beyond those that the
- * listener knows of.
+ * Two loops when descriptors run out: which connection is closed for a new one, and at what cost.
+ * The test runs the iterations and owns the clock. Its own ends of the connections have numbers
+ * beyond those that the listener counts.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ enum {
     RESERVE = 16,
     FIRST_RESERVED = LIMIT - RESERVE,
     FIRST_OWN = 128,
-    MANY = 20, /* that come at once; fewer than there can be */
+    MANY = 20, /* new ones at once; fewer than the limit */
     MAX_CLIENTS = 256,
 };
 
@@ -120,7 +120,7 @@ static int start(void **state)
         workers[i].loop.clock = &now.clock;
         loop_refresh_time(&workers[i].loop);
     }
-    set_limit(LIMIT); /* as the listener is to see it */
+    set_limit(LIMIT); /* for the listener */
     listener_serve(&listener, services, N_LOOPS, 0, RESERVE);
     for (int i = 0; i < N_LOOPS; i++)
         assert_null(acceptor_start(&acceptors[i], &services[i]));
@@ -156,7 +156,7 @@ static void iterations(void)
     }
 }
 
-/* Stands in the kernel's queue until there are iterations. */
+/* Connects a client, which waits in the kernel's queue until there are iterations. */
 static void come(void)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)listener.port)};
@@ -177,8 +177,8 @@ static bool is_closed(const struct client *c)
 }
 
 /*
- * How many have been closed since the last call. No open one has been idle for longer, or, if
- * nearly will do, has been idle for more than an eighth longer.
+ * Returns how many were closed since the last call. No open connection was idle for longer, or,
+ * with `nearly`, for more than an eighth longer.
  */
 static unsigned int count_closed(bool nearly)
 {
@@ -211,7 +211,8 @@ static unsigned int closed_for(unsigned int n_more, bool nearly)
     return n;
 }
 
-/* One after the other, each idle for longer than the next, until some have been closed. */
+/* Connects clients one after the other, each idle for longer than the next, until some have been
+ * closed. */
 static void fill(void)
 {
     while (closed_for(1, true) == 0)
@@ -219,19 +220,19 @@ static void fill(void)
     assert_true(workers[0].n_conns > 4 && workers[1].n_conns > 4);
 }
 
-static void the_longest_idle_of_all_loops_goes(void **state)
+static void the_longest_idle_connection_of_all_loops_is_closed(void **state)
 {
     (void)state;
     fill();
     for (unsigned int i = 0; i < 2 * LIMIT; i++) {
         assert_int_equal(closed_for(1, false), 1);
-        /* The one that told of the shortage has one until it goes. */
+        /* The connection that noticed the shortage has a reserved one until it ends. */
         assert_in_range(count_reserved(), reserved_before, reserved_before + 1);
     }
     assert_int_equal(count_reserved(), reserved_before);
 }
 
-static void as_many_go_as_come_at_once(void **state)
+static void as_many_connections_are_closed_as_arrive(void **state)
 {
     (void)state;
     fill();
@@ -242,20 +243,20 @@ static void as_many_go_as_come_at_once(void **state)
     assert_int_equal(count_reserved(), reserved_before);
 }
 
-/* To look at the descriptors takes many system calls: each iteration does it, not each connection.
- */
-static void each_iteration_looks_at_the_descriptors_once(void **state)
+/* Counting the descriptors takes many system calls: each iteration does it once, not each
+ * connection. */
+static void each_iteration_counts_the_descriptors_once(void **state)
 {
     (void)state;
     fill();
     n_fcntl = 0;
-    unsigned int n_own = 2 * MANY; /* come() has one, and what counts the free ones another */
+    unsigned int n_own = 2 * MANY; /* come() has one, and the count of free ones has another */
     assert_int_equal(closed_for(MANY, true), MANY);
     assert_in_range(n_fcntl, RESERVE, n_own + 8 * RESERVE); /* the loops wait for each other */
 }
 
-/* Nobody is closed for a client that has left the queue, nor when there is room again. */
-static void whoever_leaves_makes_room(void **state)
+/* No connection is closed for a client that has left the queue, nor when there is room again. */
+static void a_client_that_leaves_makes_room(void **state)
 {
     (void)state;
     fill();
@@ -266,15 +267,16 @@ static void whoever_leaves_makes_room(void **state)
     assert_int_equal(count_reserved(), reserved_before);
 }
 
-/* Whether it does so at once: the server closes when it sees that, and has nothing to wait for. */
+/* Does the kernel acknowledge at once? The server closes when it sees that, and has nothing to
+ * wait for. */
 static void acknowledge(const struct client *c, int at_once)
 {
     assert_int_equal(
         setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, (socklen_t)sizeof(at_once)), 0);
 }
 
-/* The server waits for them to close: a while, and while nobody needs their descriptors. */
-static void whoever_has_the_last_answer_makes_room(void **state)
+/* The server waits for them to close: a while, and while their descriptors are not needed. */
+static void a_client_with_its_last_answer_makes_room(void **state)
 {
     (void)state;
     static const char request[] = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -298,9 +300,11 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(the_longest_idle_of_all_loops_goes),           TEST(as_many_go_as_come_at_once),
-        TEST(each_iteration_looks_at_the_descriptors_once), TEST(whoever_leaves_makes_room),
-        TEST(whoever_has_the_last_answer_makes_room),
+        TEST(the_longest_idle_connection_of_all_loops_is_closed),
+        TEST(as_many_connections_are_closed_as_arrive),
+        TEST(each_iteration_counts_the_descriptors_once),
+        TEST(a_client_that_leaves_makes_room),
+        TEST(a_client_with_its_last_answer_makes_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

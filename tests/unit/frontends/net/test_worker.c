@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker does in one iteration of its loop. The test runs the iterations, and counts. */
+/* The work of a worker in one iteration of its loop. The test runs the iterations, and counts. */
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -7,7 +7,7 @@
 
 enum {
     N_UPLOADS = 64,
-    SENT_BYTES = MAX_SAID_BYTES, /* of each body, before the iterations that are looked at */
+    SENT_BYTES = MAX_SAID_BYTES, /* of each body, before the counted iterations */
     BODY_BYTES = 192 << 10,
 };
 
@@ -35,7 +35,7 @@ static int start_uploads(void **state)
     return 0;
 }
 
-/* Bodies that are under way, of which much has come at the same time. */
+/* Begins uploads, of which many bytes arrive at the same time. */
 static void begin_uploads(void)
 {
     for (int i = 0; i < N_UPLOADS; i++) {
@@ -51,8 +51,8 @@ static void begin_uploads(void)
         say_bytes(&uploads[i], SENT_BYTES);
 }
 
-/* A body that has waited for its pages goes on, also when nothing has come meanwhile. */
-static void a_body_goes_on_when_there_are_pages(void **state)
+/* A body that has waited for its pages goes on, also when no byte has arrived meanwhile. */
+static void a_body_goes_on_when_its_pages_are_made(void **state)
 {
     (void)state;
     enum { MADE_BYTES = 1000 };
@@ -65,7 +65,7 @@ static void a_body_goes_on_when_there_are_pages(void **state)
         client++;
     struct exchange *x = CONTAINER_OF(&c->session, struct http1, session)->current;
     x->body_made = x->body_size + MADE_BYTES;
-    x->order = (struct page_order *)x; /* one that is under way */
+    x->order = (struct page_order *)x; /* one in progress */
     say_bytes(client, MADE_BYTES);
     for (int i = 0; i < 3; i++)
         iteration();
@@ -117,8 +117,8 @@ static void upload_chunks(struct client *c, size_t n_bytes)
     }
 }
 
-/* The loop writes to pages that are there: it does not wait while the kernel finds them. */
-static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
+/* The loop writes to pages that exist: it does not wait while the kernel finds them. */
+static void another_thread_makes_the_pages_of_a_chunked_body(void **state)
 {
     (void)state;
     enum { LARGE_BYTES = 64 << 20, PAGE_BYTES = 4096 };
@@ -132,8 +132,8 @@ static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
     while (heard(&asker, "67108864.") == 0)
         (void)loop_iterate(&worker.loop, NS_PER_MS);
 #if !defined(__SANITIZE_THREAD__) &&                                                               \
-    !defined(__SANITIZE_ADDRESS__) /* which have pages of their own */
-    /* Of the first 4 MiB, while it is not known to be large, and of what else it does. */
+    !defined(__SANITIZE_ADDRESS__) /* whose allocator has pages of its own */
+    /* Of the first 4 MiB, until the body counts as large, and of other work. */
     assert_in_range(faults() - before, 0, (EXCHANGE_ORDERED_BYTES + (4 << 20)) / PAGE_BYTES);
 #else
     (void)before;
@@ -161,8 +161,7 @@ static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
 
-/* Whatever is there for it, an iteration reads so much of bodies, and that when all else is done.
- */
+/* However much has arrived, an iteration reads a limited amount of bodies, after all other work. */
 static void an_iteration_has_a_budget_of_bytes(void **state)
 {
     (void)state;
@@ -182,7 +181,7 @@ static void an_iteration_has_a_budget_of_bytes(void **state)
     for (int i = 0; i < N_UPLOADS; i++) /* one portion each */
         assert_int_equal(SENT_BYTES - unread(&uploads[i]), PORTION_BYTES);
 
-    /* Nothing is left behind, although no event tells of it once more. */
+    /* No byte is forgotten, although no further event reports it. */
     int n_iterations = 0;
     for (; unread_of_all() > 0; n_iterations++) {
         assert_true(n_iterations < MAX_ITERATIONS);
@@ -200,7 +199,7 @@ static void an_iteration_has_a_budget_of_bytes(void **state)
     leave(&asker);
 }
 
-static uint64_t look_ns; /* that go by with each look at the clock */
+static uint64_t look_ns; /* added at each reading of the clock */
 
 static uint64_t tell_time(struct clock *c)
 {
@@ -208,8 +207,8 @@ static uint64_t tell_time(struct clock *c)
     return fake->time_ns += look_ns;
 }
 
-/* Time, too: when the kernel takes long to give memory, an iteration reads less, but not nothing.
- */
+/* Time is limited, too: when the kernel is slow to give memory, an iteration reads less, but not
+ * nothing. */
 static void an_iteration_has_a_budget_of_time(void **state)
 {
     (void)state;
@@ -242,7 +241,7 @@ static void an_iteration_has_a_budget_of_time(void **state)
     iteration();
 }
 
-/* Requests, too; who has many of them does not keep others from theirs. */
+/* The number of requests is limited, too, so that a client with many does not delay others. */
 static void an_iteration_has_a_budget_of_requests(void **state)
 {
     (void)state;
@@ -270,8 +269,8 @@ static void an_iteration_has_a_budget_of_requests(void **state)
     leave(&other);
 }
 
-/* A client that has sent all, much of it unread, and leaves. */
-static void what_was_sent_before_the_end_is_handled(void **state)
+/* A client that has sent everything, much of it unread, and leaves. */
+static void requests_sent_before_the_end_are_handled(void **state)
 {
     (void)state;
     enum { N = 30 };
@@ -304,11 +303,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_bytes, start_uploads, stop),
         cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_time, start_uploads, stop),
-        cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start_uploads, stop),
-        cmocka_unit_test_setup_teardown(pages_of_a_chunked_body_are_made_elsewhere, start_uploads,
+        cmocka_unit_test_setup_teardown(a_body_goes_on_when_its_pages_are_made, start_uploads,
                                         stop),
+        cmocka_unit_test_setup_teardown(another_thread_makes_the_pages_of_a_chunked_body,
+                                        start_uploads, stop),
         cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_requests, start_uploads, stop),
-        cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start_uploads,
+        cmocka_unit_test_setup_teardown(requests_sent_before_the_end_are_handled, start_uploads,
                                         stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
