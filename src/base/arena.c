@@ -130,14 +130,15 @@ char *arena_strndup(struct arena *a, const char *s, size_t length)
 void *arena_grow_slow(struct arena *a, const void *items, uint32_t n, uint32_t *capacity,
                       size_t item_bytes)
 {
-    uint32_t wanted = 2 * *capacity;
+    uint32_t wanted = *capacity ? 2 * *capacity : ARENA_FIRST_ITEMS;
     size_t size_bytes;
     if (wanted < *capacity || __builtin_mul_overflow(item_bytes, (size_t)wanted, &size_bytes))
         return NULL;
     void *grown = arena_alloc(a, size_bytes);
     if (!grown)
         return NULL;
-    memcpy(grown, items, n * item_bytes);
+    if (n)
+        memcpy(grown, items, n * item_bytes);
     *capacity = wanted;
     return grown;
 }

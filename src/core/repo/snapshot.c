@@ -75,7 +75,7 @@ void *snapshot_enter(struct snapshot *s)
 
 void snapshot_exit(void)
 {
-    /* Release: the reads are over before the writer may free the value. */
+    /* release: what was read is done with before the writer may free it. */
     atomic_store_explicit(&my_slot->reading, NULL, memory_order_release);
 }
 

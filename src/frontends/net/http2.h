@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The session of one HTTP/2 connection (session.h): bytes in, events of streams out, bytes out. It
+ * knows frames, header compression, windows and limits, but no call and no message: frontends give
+ * the bytes of a stream a meaning.
+ *
+ *                                          on_cancel: the client, or the connection, is gone
+ *                                        ┌──►───────────────────┐
+ *      on_begin ──► on_data… ──► on_half_close                  ├──► on_end
+ *                  http2_stream_respond(), _send()…, _end() ──► sent
+ *                  http2_stream_reset() ────────────────────────┘
+ *
+ * Events are delivered when a portion of the received bytes has been understood as a whole, never
+ * from inside the library that reads frames. So a handler may answer, reset and end any stream from
+ * any event but the release of a piece.
+ *
+ * A handler that begins a request takes one from net_env.requests_left; without any left, the rest
+ * of what was received waits for the next iteration of the loop.
+ *
+ * Receiving copies nothing: on_data() gets the bytes where the socket's read left them, and keeps
+ * what it needs.
+ *
+ * A window is a promise of memory. A stream may send `stream_window_bytes` unasked, and a
+ * connection `connection_window_bytes`. A handler that has read how long a message is, and has
+ * memory for it, calls http2_stream_expect(): then the whole of it may come, whatever other streams
+ * do. Bytes that were not expected leave the window smaller until http2_stream_take(). So a handler
+ * that takes nothing is sent nothing more. Large messages get their memory one after the other
+ * (http2_stream_await_turn()), so that no two wait for each other with half of it each.
+ *
+ * A client that wastes our work (floods of frames that carry nothing, streams that are reset as
+ * soon as they begin, large header blocks, PINGs without need) loses its connection: GOAWAY with
+ * ENHANCE_YOUR_CALM.
+ *
+ * Thread: the loop's, for everything here.
+ */
+#ifndef CONCH_FRONTENDS_NET_HTTP2_H
+#define CONCH_FRONTENDS_NET_HTTP2_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "frontends/net/out_queue.h"
+#include "frontends/net/session.h"
+#include "frontends/net/span.h"
+
+struct http2;
+struct http2_shared;
+struct http2_stream;
+
+/* Error codes of RFC 9113, 7. */
+enum http2_error {
+    HTTP2_NO_ERROR,
+    HTTP2_PROTOCOL_ERROR,
+    HTTP2_INTERNAL_ERROR,
+    HTTP2_FLOW_CONTROL_ERROR,
+    HTTP2_SETTINGS_TIMEOUT,
+    HTTP2_STREAM_CLOSED,
+    HTTP2_FRAME_SIZE_ERROR,
+    HTTP2_REFUSED_STREAM,
+    HTTP2_CANCEL,
+    HTTP2_COMPRESSION_ERROR,
+    HTTP2_CONNECT_ERROR,
+    HTTP2_ENHANCE_YOUR_CALM,
+};
+
+/* ---- Limits ------------------------------------------------------------------------------- */
+
+/* What a client may do too often. */
+enum http2_waste {
+    HTTP2_WASTE_RESET,  /* a stream ends by RST_STREAM, the client's or one that it has caused */
+    HTTP2_WASTE_PING,   /* each frame that we send with data or headers pays for one */
+    HTTP2_WASTE_WINDOW, /* WINDOW_UPDATE; the same */
+    HTTP2_WASTE_SETTINGS,
+    HTTP2_WASTE_EMPTY, /* DATA without a byte that does not end its stream either */
+    HTTP2_WASTE_OTHER, /* PRIORITY, GOAWAY, frames of unknown types, frames of closed streams */
+    HTTP2_N_WASTES,
+};
+
+struct http2_rate {
+    unsigned int per_s; /* 0: no limit */
+    unsigned int burst; /* so many at once after a pause */
+};
+
+struct http2_limits {
+    unsigned int max_streams;       /* of a connection */
+    size_t max_header_bytes;        /* of one head, as RFC 9113, 6.5.2 counts: 32 more per field */
+    unsigned int max_continuations; /* frames of one head, besides the first */
+    size_t header_table_bytes;      /* of the decompression of heads, and of the compression */
+    size_t max_state_bytes;         /* memory for frames, streams and tables of a connection */
+    size_t stream_window_bytes;     /* see above … */
+    size_t connection_window_bytes;
+    size_t short_window_bytes; /* … both, for connections that begin while the budget is short */
+    size_t commit_bytes;       /* answers are made into frames up to so many bytes ahead */
+    size_t room_bytes;         /* see http2_stream_await_room() */
+    struct http2_rate wastes[HTTP2_N_WASTES];
+};
+
+/* Times in nanoseconds; 0: no limit, or never. */
+struct http2_times {
+    uint64_t settings_ns; /* from our SETTINGS to the client's acknowledgement */
+    uint64_t stall_ns; /* without a byte of a message that has begun, or a window for an answer */
+    uint64_t min_rate; /* bytes per second of such a message or answer … */
+    uint64_t rate_ns;  /* … as an average over this time */
+    uint64_t turn_ns;  /* see http2_stream_await_turn() */
+
+    /* PINGs of ours: after a time without a byte from the client; no byte in answer closes. */
+    uint64_t keepalive_ns, keepalive_timeout_ns;
+    bool keepalive_without_streams;
+    unsigned int max_pings_without_data; /* 0: no limit */
+
+    /* The client's: one that comes sooner is a strike, unless we have sent data or headers since.
+     */
+    uint64_t min_ping_interval_ns;
+    uint64_t min_idle_ping_interval_ns; /* the same for a connection without a stream */
+    unsigned int max_ping_strikes;      /* one more: GOAWAY; 0: no limit */
+
+    uint64_t max_age_ns;   /* ± 10 %; then no stream begins, … */
+    uint64_t age_grace_ns; /* … and after this time the streams that are left are reset */
+    uint64_t notice_ns;    /* from the first GOAWAY of an orderly end to the second, at the most */
+};
+
+/* http2_limits_init, http2_times_init - set the defaults, which are those of the options. */
+void http2_limits_init(struct http2_limits *limits);
+void http2_times_init(struct http2_times *times);
+
+/* ---- Heads -------------------------------------------------------------------------------- */
+
+/* A field of a head that was received; its name is in lower case. */
+struct http2_header {
+    struct span name, value;
+};
+
+/* A head that was received; valid during on_begin() only. */
+struct http2_head {
+    struct span method, scheme, authority, path; /* of length 0 when they are not there */
+    const struct http2_header *headers;          /* the others, in the order of their arrival */
+    size_t n_headers;
+    bool is_too_large; /* fields beyond max_header_bytes are not here */
+    bool ends;         /* the client sends no body: on_half_close() follows */
+};
+
+/* http2_head_find - the value of the first header of that name; its `at` is NULL without one. */
+struct span http2_head_find(const struct http2_head *head, const char *name, size_t name_length);
+
+/* A field of a head or of trailers to be sent. */
+struct http2_field {
+    const char *name, *value; /* the name in lower case */
+    size_t name_length, value_length;
+    bool is_single; /* the value does not recur: it is not remembered for compression */
+};
+
+#define HTTP2_FIELD(name, value)                                                                   \
+    {                                                                                              \
+        name, value, sizeof(name) - 1, sizeof(value) - 1, false                                    \
+    }
+
+/* ---- Handlers ----------------------------------------------------------------------------- */
+
+/* The callbacks of a frontend. */
+struct http2_handler {
+    size_t part_bytes; /* of http2_stream_part(): the handler's own memory in each stream */
+
+    /* A stream begins; its part is not cleared. */
+    void (*on_begin)(struct http2_stream *s, const struct http2_head *head);
+    /* Bytes of the body came; they are valid during this call only. */
+    void (*on_data)(struct http2_stream *s, const char *bytes, size_t n_bytes);
+    /* The client sends no more on this stream. */
+    void (*on_half_close)(struct http2_stream *s);
+    /*
+     * The stream is over before its answer: the client has reset it, is gone, or was too slow.
+     * What is sent on it from now on is dropped. Not called after http2_stream_reset().
+     */
+    void (*on_cancel)(struct http2_stream *s, enum http2_error why);
+    /*
+     * The turn to get memory has come (http2_stream_await_turn()): gets it and calls
+     * http2_stream_expect(), or returns false and stays the first in the line. is_last: the line
+     * has no more time; the stream leaves it whatever is returned. Optional.
+     */
+    bool (*on_turn)(struct http2_stream *s, bool is_last);
+    /* The connection has room for answers again (http2_stream_await_room()). Optional. */
+    void (*on_room)(struct http2_stream *s);
+    /*
+     * Everything is sent or dropped and each piece is released: the connection is done with the
+     * stream. Called once for each on_begin().
+     */
+    void (*on_end)(struct http2_stream *s);
+};
+
+/* The settings of a service (protocol.env_new); they outlive the environments made of them. */
+struct http2_settings {
+    const struct http2_handler *handler;
+    struct http2_limits limits;
+    struct http2_times times;
+    const uint64_t *now_ns; /* the time; NULL: the loop's */
+};
+
+/* What the HTTP/2 connections of one service on one loop share. */
+struct http2_env {
+    struct net_env net; /* first */
+
+    /* Constant once there are connections. */
+    const struct http2_handler *handler;
+    const struct http2_limits *limits;
+    const struct http2_times *times;
+    const uint64_t *now_ns;
+
+    struct http2_shared *shared;
+};
+
+/*
+ * http2_env_give_turns - memory was freed: gives turns to the streams that wait for one, as long as
+ * they can use them. Not from inside a handler. check_time() does it, too.
+ */
+void http2_env_give_turns(struct http2_env *env);
+
+/* The table by which a connection drives its session; its settings are struct http2_settings. */
+extern const struct protocol http2_protocol;
+
+/*
+ * http2_get_next_ns - when check_time() has to be called at the latest for the times to be kept to
+ * the millisecond; UINT64_MAX when once a second will do.
+ */
+uint64_t http2_get_next_ns(const struct session *session);
+
+/* ---- Streams ------------------------------------------------------------------------------ */
+
+/* http2_stream_part - the handler's part: part_bytes large, aligned to 64 bytes. */
+void *http2_stream_part(struct http2_stream *s);
+struct http2_stream *http2_stream_of_part(void *part);
+
+struct http2_env *http2_stream_env(const struct http2_stream *s);
+int32_t http2_stream_id(const struct http2_stream *s);
+
+/*
+ * http2_stream_ref, http2_stream_unref - references that keep the stream's memory, with the part,
+ * beyond on_end(). A connection that has twice max_streams of such streams begins no other.
+ */
+void http2_stream_ref(struct http2_stream *s);
+void http2_stream_unref(struct http2_stream *s);
+
+/* http2_stream_is_open - whether something can still be sent on the stream. */
+bool http2_stream_is_open(const struct http2_stream *s);
+
+/* ---- Receiving ---- */
+
+/*
+ * http2_stream_sends_one - the client sends one message and no second: its window is not refilled
+ * for another, and one that sends nothing is reset after stall_ns.
+ */
+void http2_stream_sends_one(struct http2_stream *s);
+
+/*
+ * http2_stream_expect - the handler has memory for n_bytes more, which the client has announced:
+ * they may come, in addition to what has come so far. They count as taken when they come.
+ */
+void http2_stream_expect(struct http2_stream *s, uint64_t n_bytes);
+
+/* http2_stream_expected - how many of these have not come yet. */
+uint64_t http2_stream_expected(const struct http2_stream *s);
+
+/*
+ * http2_stream_take - n_bytes of what came unexpected are used, or kept in memory that is accounted
+ * for: others may come in their place.
+ */
+void http2_stream_take(struct http2_stream *s, size_t n_bytes);
+
+/*
+ * http2_stream_await_turn - puts the stream at the end of the loop's line for memory: on_turn() is
+ * called when it is the first, perhaps soon. It leaves the line when it ends.
+ */
+void http2_stream_await_turn(struct http2_stream *s);
+
+/* ---- Sending ---- */
+
+/*
+ * http2_stream_respond - sends the head of the answer, once.
+ *
+ * @status  of three digits, such as "200"
+ * @fields  are copied
+ * @ends    nothing follows the head
+ */
+void http2_stream_respond(struct http2_stream *s, const char *status,
+                          const struct http2_field *fields, size_t n_fields, bool ends);
+
+/*
+ * http2_stream_send - sends the piece after those before it. It is the stream's until its release,
+ * which comes in the order of the pieces of a stream, and at once when the stream is not open. The
+ * release must not call any function of this header but http2_stream_unref().
+ */
+void http2_stream_send(struct http2_stream *s, struct out_piece *piece);
+
+/*
+ * http2_stream_end - ends the answer with trailers, or without when n_fields is 0.
+ *
+ * @fields  must stay until on_end(); their array, too
+ */
+void http2_stream_end(struct http2_stream *s, const struct http2_field *fields, size_t n_fields);
+
+/* http2_stream_reset - gives the stream up: drops what is not sent yet. on_end() follows. */
+void http2_stream_reset(struct http2_stream *s, enum http2_error why);
+
+/* http2_stream_unsent - bytes of the stream's pieces that have not left. */
+size_t http2_stream_unsent(const struct http2_stream *s);
+
+/*
+ * http2_connection_unsent - the bytes of all answers of the stream's connection that have not left;
+ * 0 when it is gone.
+ */
+size_t http2_connection_unsent(const struct http2_stream *s);
+
+/* http2_stream_await_room - on_room() is called when that is at most limits.room_bytes. */
+void http2_stream_await_room(struct http2_stream *s);
+
+/*
+ * http2_stream_weigh - the stream keeps so many bytes of a request, which count when memory is
+ * short (protocol.weigh).
+ */
+void http2_stream_weigh(struct http2_stream *s, size_t n_bytes);
+
+#endif

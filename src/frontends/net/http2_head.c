@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The head of a stream while it comes: each header is copied behind the others, once, since nghttp2
+ * keeps it for the time of its callback only. The block becomes larger when it is full; few heads
+ * need more than the first one.
+ *
+ * Thread: the loop's.
+ */
+#include <string.h>
+
+#include "base/pool.h"
+#include "frontends/net/http2_priv.h"
+
+enum {
+    FIRST_BYTES = 1024,
+    HEADER_BYTES = 32, /* RFC 9113, 6.5.2 */
+};
+
+_Static_assert(sizeof(struct http2_header) <= HEADER_BYTES, "a block of the maximum suffices");
+
+static const char *move_pointer(const char *p, const char *from, const char *to)
+{
+    return p ? to + (p - from) : NULL;
+}
+
+/* The text lies at the end of both blocks, so that it moves by another distance than the headers.
+ */
+static bool make_larger(struct head_builder *b, struct pool *pool, size_t max_bytes)
+{
+    size_t capacity = b->block ? b->capacity * 4 : (size_t)FIRST_BYTES;
+    capacity = MIN(capacity, max_bytes);
+    char *block = pool_alloc(pool, capacity, NULL);
+    if (!block)
+        return false;
+    size_t text_bytes = b->capacity - b->text_at;
+    char *text = block + capacity - text_bytes;
+    struct http2_header *headers = (struct http2_header *)(void *)block;
+    if (b->block) {
+        const char *from = b->block + b->text_at;
+        memcpy(text, from, text_bytes);
+        for (size_t i = 0; i < b->head.n_headers; i++) {
+            headers[i] = b->head.headers[i];
+            headers[i].name.at = move_pointer(headers[i].name.at, from, text);
+            headers[i].value.at = move_pointer(headers[i].value.at, from, text);
+        }
+        struct span *pseudo[] = {&b->head.method, &b->head.scheme, &b->head.authority,
+                                 &b->head.path};
+        for (size_t i = 0; i < ARRAY_SIZE(pseudo); i++)
+            pseudo[i]->at = move_pointer(pseudo[i]->at, from, text);
+        pool_release(b->block);
+    }
+    b->block = block;
+    b->head.headers = headers;
+    b->capacity = capacity;
+    b->text_at = capacity - text_bytes;
+    return true;
+}
+
+static struct span put_header_text(struct head_builder *b, struct span text)
+{
+    b->text_at -= text.length;
+    memcpy(b->block + b->text_at, text.at, text.length);
+    return (struct span){b->block + b->text_at, text.length};
+}
+
+static struct span *find_pseudo(struct head_builder *b, struct span name)
+{
+    static const struct {
+        const char *name;
+        size_t length, offset;
+    } all[] = {
+        {":method", 7, offsetof(struct http2_head, method)},
+        {":scheme", 7, offsetof(struct http2_head, scheme)},
+        {":authority", 10, offsetof(struct http2_head, authority)},
+        {":path", 5, offsetof(struct http2_head, path)},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        if (name.length == all[i].length && memcmp(name.at, all[i].name, name.length) == 0)
+            return (struct span *)(void *)((char *)&b->head + all[i].offset);
+    }
+    return NULL;
+}
+
+bool head_add(struct head_builder *b, struct pool *pool, size_t max_bytes, struct span name,
+              struct span value)
+{
+    size_t size_bytes = name.length + value.length + HEADER_BYTES;
+    b->size_bytes += size_bytes;
+    if (b->size_bytes > max_bytes) {
+        b->head.is_too_large = true;
+        return true;
+    }
+    while (!b->block || b->text_at - b->head.n_headers * sizeof(struct http2_header) < size_bytes) {
+        if (!make_larger(b, pool, max_bytes))
+            return false;
+    }
+    struct span *pseudo = name.length > 0 && name.at[0] == ':' ? find_pseudo(b, name) : NULL;
+    if (pseudo) {
+        *pseudo = put_header_text(b, value);
+        return true;
+    }
+    struct http2_header *h = (struct http2_header *)(void *)b->block + b->head.n_headers++;
+    h->name = put_header_text(b, name);
+    h->value = put_header_text(b, value);
+    return true;
+}
+
+void head_done(struct head_builder *b)
+{
+    pool_release(b->block);
+    *b = (struct head_builder){0};
+}
+
+struct span http2_head_find(const struct http2_head *head, const char *name, size_t name_length)
+{
+    for (size_t i = 0; i < head->n_headers; i++) {
+        const struct http2_header *h = &head->headers[i];
+        if (h->name.length == name_length && memcmp(h->name.at, name, name_length) == 0)
+            return h->value;
+    }
+    return (struct span){NULL, 0};
+}

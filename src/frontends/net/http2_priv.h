@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the HTTP/2 session share.
+ *
+ *      http2.c          the session: what the connection calls, faults, the orderly end
+ *      http2_receive.c  what came: callbacks of nghttp2 that note it, and the delivery of the notes
+ *      http2_head.c     the head of a stream while it comes
+ *      http2_send.c     what leaves: answers into frames, frames into the out-queue
+ *      http2_window.c   how much may come
+ *      http2_waste.c    how often
+ *      http2_time.c     how long: stalls, PINGs, age
+ *      http2_memory.c   memory for nghttp2
+ *
+ * nghttp2 calls back in the middle of its work. Callbacks therefore only note what happened, in the
+ * stream (struct http2_stream.notes); http2_deliver() calls the handler when nghttp2 has returned.
+ */
+#ifndef CONCH_FRONTENDS_NET_HTTP2_PRIV_H
+#define CONCH_FRONTENDS_NET_HTTP2_PRIV_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "base/compiler.h"
+#include "frontends/net/http2.h"
+
+/* ---- Memory: http2_memory.c ---------------------------------------------------------------- */
+
+struct pool;
+
+enum { SLAB_CLASSES = 10 };
+
+/* Small blocks for nghttp2, carved out of blocks of the loop's pool. */
+struct http2_slab {
+    struct pool *pool;
+    struct list chunks[SLAB_CLASSES]; /* those with a free block */
+};
+
+/* The memory of one session; nghttp2 gets it as user data. */
+struct http2_memory {
+    struct http2_slab *slab;
+    size_t used_bytes, max_bytes;
+    nghttp2_mem functions;
+};
+
+void http2_slab_init(struct http2_slab *slab, struct pool *pool);
+void http2_slab_done(struct http2_slab *slab); /* all blocks must be free */
+void http2_slab_trim(struct http2_slab *slab); /* gives empty chunks back */
+void http2_memory_init(struct http2_memory *m, struct http2_slab *slab, size_t max_bytes);
+
+/* ---- Shared by a loop's sessions ------------------------------------------------------------ */
+
+enum { SEGMENTS = 64 }; /* of bodies, in one portion of received bytes */
+
+/* Bytes of a body, where they were read. */
+struct http2_segment {
+    const char *bytes;
+    size_t n_bytes;
+    int next; /* of the same stream; -1: none */
+};
+
+struct http2_shared {
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *options;
+    struct http2_slab slab;
+    struct http2_segment segments[SEGMENTS]; /* of the session that is receiving */
+    int n_segments;
+    struct list turns; /* streams that wait for memory, the first one first */
+    bool turns_due;    /* the first one has not been asked yet */
+    uint64_t seed;     /* of the age of connections */
+};
+
+/* ---- Heads: http2_head.c ------------------------------------------------------------------- */
+
+/*
+ * The head of a stream while it comes, in one block of the pool: the headers grow from its
+ * beginning, their text from its end. 32 bytes for each header are what RFC 9113 counts for one,
+ * too, so that a block of max_header_bytes always suffices.
+ */
+struct head_builder {
+    char *block; /* NULL: no header yet */
+    size_t capacity, text_at;
+    size_t size_bytes; /* as RFC 9113, 6.5.2 counts, also of what is left out */
+    struct http2_head head;
+};
+
+/* head_add - adds a header; false when there is no memory. */
+NODISCARD bool head_add(struct head_builder *b, struct pool *pool, size_t max_bytes,
+                        struct span name, struct span value);
+void head_done(struct head_builder *b);
+
+/* ---- Streams ------------------------------------------------------------------------------- */
+
+enum {
+    NOTE_BEGIN = 1,
+    NOTE_HALF_CLOSE = 2,
+    NOTE_CLOSED = 4, /* nghttp2 has closed the stream: close_code says why */
+    NOTE_SENT = 8,   /* nothing of it is in the out-queue any more */
+    NOTE_ROOM = 16,
+};
+
+struct http2_stream {
+    struct http2 *http2; /* the connection; NULL when it is gone */
+    struct http2_env *env;
+    struct list link;  /* in http2->streams, until the last reference is gone */
+    struct list noted; /* in http2->noted */
+    unsigned int refs;
+    int32_t id;
+    uint8_t notes;
+    bool begun;      /* on_begin() was called: on_end() follows */
+    bool input_over; /* the client has ended its side */
+    bool answered;   /* http2_stream_respond() was called */
+    bool ended;      /* … http2_stream_end() */
+    bool end_sent;   /* the last frame of the answer is made */
+    bool reset;      /* … http2_stream_reset() */
+    bool closed;     /* nothing can be sent, nothing comes; the delivery of NOTE_CLOSED */
+    bool over;       /* on_end() was called */
+    bool deferred;   /* nghttp2 waits until there is something to send */
+    bool sends_one;  /* http2_stream_sends_one() */
+    uint32_t close_code;
+    struct head_builder head;
+
+    /* Receiving. */
+    int first_segment, last_segment; /* in shared->segments; -1: none */
+    uint64_t expected_bytes;         /* announced, and still to come */
+    uint64_t untaken_bytes;          /* came unexpected, and not taken */
+    int64_t credit_bytes;            /* the client may send at least so many more */
+    struct list turn;                /* in shared->turns */
+    uint64_t turn_ns;                /* since when */
+
+    /* Sending. */
+    struct out_queue out;     /* not made into frames yet */
+    size_t committed_bytes;   /* pieces of it that are in the out-queue */
+    unsigned int n_committed; /* frames of them */
+    struct frame *last_frame; /* the last of these; NULL when there is none */
+    const struct http2_field *trailers;
+    size_t n_trailers;
+    struct list room; /* in http2->awaits_room */
+
+    size_t weight_bytes;
+
+    /* Progress: http2_time.c. */
+    uint64_t moved_bytes; /* received, or made into frames */
+    uint64_t pace_ns;     /* since when the client has to do something; 0: it has not */
+    uint64_t pace_bytes;  /* moved_bytes then */
+    uint64_t last_bytes;  /* … when they last moved */
+    uint64_t last_ns;
+};
+
+/* ---- Sessions ------------------------------------------------------------------------------ */
+
+enum { ENDED_IDS = 8, GOAWAY_TEXT = 64, FRAME_HEAD = 9 };
+
+/* Where frames begin in the bytes from the client: http2_waste.c. */
+struct frame_walk {
+    uint64_t left;            /* bytes to the next frame's head */
+    uint8_t head[FRAME_HEAD]; /* of the next frame, as far as it has come */
+    uint8_t n_head;
+    bool in_head;                  /* the head of a stream has begun, its end must still come … */
+    bool ends_head;                /* … with the rest of this frame */
+    uint32_t last_id;              /* of the newest stream */
+    uint32_t ended_ids[ENDED_IDS]; /* streams whose client's side has ended, the last ones */
+    unsigned int next_ended;
+    uint32_t late_id; /* a stream for which more has come after that; 0: none */
+};
+
+/* Tokens of a client, for each way to waste our work. */
+struct http2_meter {
+    uint64_t paid_until_ns[HTTP2_N_WASTES]; /* the more is wasted, the further in the future */
+};
+
+/* Frames of an orderly end. */
+enum drain_stage {
+    DRAIN_NONE,
+    DRAIN_NOTICED, /* GOAWAY that allows all streams is sent, and a PING that brings back … */
+    DRAIN_LAST,    /* … the news that the client has seen it: no stream begins */
+};
+
+struct http2 {
+    struct session session; /* first */
+    struct http2_env *env;
+    nghttp2_session *ng; /* NULL when there was no memory for it */
+    struct http2_memory memory;
+
+    struct list streams;
+    struct list noted;
+    struct list awaits_room;
+    unsigned int n_streams; /* in `streams` */
+    unsigned int n_open;    /* of them, not closed */
+    uint64_t n_begun;
+    struct frame_walk walk;
+    size_t head_bytes; /* of the head that is coming, as RFC 9113, 6.5.2 counts */
+
+    bool delivering;        /* guards against re-entry from a handler */
+    bool failed;            /* nothing more is read; over when the out-queue is empty */
+    bool has_input;         /* a byte has come */
+    bool settings_received; /* the client's first SETTINGS */
+    bool settings_acked;    /* the client has ours */
+    bool calm;              /* the fault below is the client's waste */
+    enum http2_error fault; /* noted by a callback: fails the session … */
+    const char *fault_text; /* … with this text; NULL: there is none */
+    bool segments_full;     /* nghttp2 has paused; there may be more without further input */
+
+    /* Bytes that may not be read in this iteration: held[0..n_held), in a pool block. */
+    char *held;
+    size_t n_held;
+
+    /* Windows. */
+    size_t stream_window_bytes, window_bytes;
+    uint64_t expected_bytes, untaken_bytes; /* sums over the streams */
+    int64_t credit_bytes;                   /* the client may send at least so many more */
+
+    /* Sending. */
+    size_t waiting_bytes; /* of the streams' pieces, not made into frames yet */
+    struct frame *open;   /* the frame whose text is being put together */
+    bool broke_off;       /* for want of memory, perhaps in the middle of a frame */
+
+    size_t weight_bytes; /* of the streams */
+
+    /* Time. */
+    struct http2_meter meter;
+    uint64_t began_ns, max_age_ns;
+    uint64_t read_ns;   /* the last bytes from the client */
+    uint64_t ping_ns;   /* our PING that waits for a sign of life; 0: none */
+    uint64_t n_pings;   /* ours since we have sent data or headers */
+    uint64_t pinged_ns; /* the client's last PING; 0: none, or we have sent since */
+    unsigned int n_strikes;
+    enum drain_stage drain;
+    uint64_t drain_ns;      /* when this stage began */
+    const char *drain_text; /* why; for the second GOAWAY */
+    bool aged;              /* it drains for its age */
+
+    struct out_piece goaway_piece;
+    char goaway[17 + GOAWAY_TEXT];
+};
+
+static inline uint64_t http2_now_ns(const struct http2 *h)
+{
+    return *h->env->now_ns;
+}
+
+/* http2_requests_left - how many may begin in this iteration of the loop. */
+static inline unsigned int http2_requests_left(const struct http2 *h)
+{
+    const struct net_env *net = &h->env->net;
+    return net->requests_left ? *net->requests_left : UINT32_MAX;
+}
+
+/* http2_fail - ends the session by GOAWAY with that code; not from inside nghttp2. */
+void http2_fail(struct http2 *h, enum http2_error code, const char *text);
+/* http2_fail_by - the same for an error that nghttp2 has returned. */
+void http2_fail_by(struct http2 *h, int error);
+/* http2_note_fault - from inside nghttp2, or a handler: the session fails when they return. */
+void http2_note_fault(struct http2 *h, enum http2_error code, const char *text);
+
+/* http2_note - has http2_deliver() come to the stream. */
+void http2_note(struct http2_stream *s, uint8_t note);
+
+/* ---- Receiving: http2_receive.c ---- */
+
+void http2_set_receive_callbacks(nghttp2_session_callbacks *callbacks);
+/* http2_deliver - calls the handler for what was noted. */
+void http2_deliver(struct http2 *h);
+/* http2_cancel_all - all streams end: the connection is gone, or about to. */
+void http2_cancel_all(struct http2 *h, enum http2_error why);
+
+/* ---- Sending: http2_send.c ---- */
+
+void http2_set_send_callbacks(nghttp2_session_callbacks *callbacks);
+/* http2_commit - makes frames of what may leave. */
+void http2_commit(struct http2 *h);
+/* http2_add_raw - adds the piece behind all that is committed. */
+void http2_add_raw(struct http2 *h, struct out_piece *piece);
+/* http2_drop_output - drops what of the stream is not in frames yet. */
+void http2_drop_output(struct http2_stream *s);
+/* http2_check_submit - notes a failure of one of nghttp2's submit functions, and wants output. */
+void http2_check_submit(struct http2 *h, int error);
+static inline size_t http2_unsent(const struct http2 *h)
+{
+    return h->waiting_bytes + h->session.out.n_bytes;
+}
+
+/* ---- Windows: http2_window.c ---- */
+
+/* http2_begin_windows - false without memory. */
+NODISCARD bool http2_begin_windows(struct http2 *h);
+void http2_begin_stream_window(struct http2_stream *s);
+/* http2_data_came - n_bytes of the stream's body, which is about to be delivered. */
+void http2_data_came(struct http2_stream *s, size_t n_bytes);
+/* http2_refill - gives the client what it may send more. */
+void http2_refill(struct http2 *h);
+void http2_refill_stream(struct http2_stream *s);
+/* http2_forget_window - the stream is closed: nothing more comes, nothing need be taken. */
+void http2_forget_window(struct http2_stream *s);
+
+/* ---- Waste: http2_waste.c ---- */
+
+void http2_begin_walk(struct http2 *h);
+/* http2_walk_frames - looks at the heads of frames before nghttp2 does. False: a fault is noted. */
+NODISCARD bool http2_walk_frames(struct http2 *h, const char *bytes, size_t n_bytes);
+/* http2_count_waste - false when it was too often: a fault is noted. */
+bool http2_count_waste(struct http2 *h, enum http2_waste waste);
+/* http2_pay_for_waste - a frame with data or headers was sent. */
+void http2_pay_for_waste(struct http2 *h);
+
+/* ---- Time: http2_time.c ---- */
+
+void http2_begin_times(struct http2 *h);
+void http2_check_time(struct http2 *h, uint64_t now_ns);
+/* http2_ping_came - the client's; false when it was one too many. */
+NODISCARD bool http2_ping_came(struct http2 *h);
+void http2_ping_acked(struct http2 *h, const uint8_t opaque[8]);
+/* http2_begin_drain - the first GOAWAY of an orderly end; the text is constant. */
+void http2_begin_drain(struct http2 *h, const char *text);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What came. nghttp2 calls back for each frame, header and piece of a body; the callbacks note that
+ * in the stream, and http2_deliver() tells the handler when nghttp2 has returned. Bodies are noted
+ * as segments of the received bytes, since those stay where they are until then. When the segments
+ * are used up, nghttp2 pauses.
+ *
+ * A stream that the client resets in the same breath as it begins it is never shown to the handler.
+ *
+ * Thread: the loop's.
+ */
+#include <string.h>
+
+#include "base/pool.h"
+#include "frontends/net/http2_priv.h"
+
+enum { TOO_MANY_HEADERS = 4 }; /* times the largest head: decompressing costs more than that */
+
+static struct http2_stream *find_stream(nghttp2_session *ng, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(ng, id);
+}
+
+void http2_note(struct http2_stream *s, uint8_t note)
+{
+    s->notes |= note;
+    if (list_empty(&s->noted))
+        list_push(&s->http2->noted, &s->noted);
+}
+
+/* ---- Streams -------------------------------------------------------------------------------- */
+
+static size_t get_part_offset(void)
+{
+    return (sizeof(struct http2_stream) + 63) & ~(size_t)63;
+}
+
+void *http2_stream_part(struct http2_stream *s)
+{
+    return (char *)s + get_part_offset();
+}
+
+struct http2_stream *http2_stream_of_part(void *part)
+{
+    return (struct http2_stream *)(void *)((char *)part - get_part_offset());
+}
+
+struct http2_env *http2_stream_env(const struct http2_stream *s)
+{
+    return s->env;
+}
+
+int32_t http2_stream_id(const struct http2_stream *s)
+{
+    return s->id;
+}
+
+bool http2_stream_is_open(const struct http2_stream *s)
+{
+    return s->http2 && !s->closed && !s->reset && !s->ended && !s->http2->failed;
+}
+
+void http2_stream_ref(struct http2_stream *s)
+{
+    s->refs++;
+}
+
+void http2_stream_unref(struct http2_stream *s)
+{
+    if (--s->refs > 0)
+        return;
+    struct http2_env *env = s->env;
+    http2_stream_weigh(s, 0);
+    if (s->http2)
+        s->http2->n_streams--;
+    list_remove(&s->link);
+    head_done(&s->head);
+    pool_release(s);
+    env->net.n_used--;
+    net_env_left(&env->net);
+}
+
+void http2_stream_weigh(struct http2_stream *s, size_t n_bytes)
+{
+    if (s->http2)
+        s->http2->weight_bytes += n_bytes - s->weight_bytes;
+    s->weight_bytes = n_bytes;
+}
+
+static struct http2_stream *make_stream(struct http2 *h, int32_t id)
+{
+    struct http2_env *env = h->env;
+    struct http2_stream *s =
+        pool_alloc(env->net.pool, get_part_offset() + env->handler->part_bytes, NULL);
+    if (!s)
+        return NULL;
+    *s = (struct http2_stream){
+        .http2 = h, .env = env, .refs = 1, .id = id, .first_segment = -1, .last_segment = -1};
+    list_init(&s->noted);
+    list_init(&s->turn);
+    list_init(&s->room);
+    list_push(&h->streams, &s->link);
+    h->n_streams++;
+    h->n_open++;
+    env->net.n_used++;
+    http2_begin_stream_window(s);
+    return s;
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------ */
+
+/* Streams whose answers are no longer wanted count, too, until the handler lets them go. */
+static bool may_begin(const struct http2 *h)
+{
+    return h->n_streams < 2 * h->env->limits->max_streams;
+}
+
+static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
+{
+    struct http2 *h = arg;
+    h->head_bytes = 0;
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct http2_stream *s = may_begin(h) ? make_stream(h, frame->hd.stream_id) : NULL;
+    if (!s) {
+        /* What else comes of it finds no stream of ours, and is ignored. */
+        if (!http2_count_waste(h, HTTP2_WASTE_RESET))
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        return nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                         NGHTTP2_REFUSED_STREAM);
+    }
+    return nghttp2_session_set_stream_user_data(ng, s->id, s);
+}
+
+static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags,
+                     void *arg)
+{
+    struct http2 *h = arg;
+    size_t max_bytes = h->env->limits->max_header_bytes;
+    h->head_bytes += name_length + value_length + 32;
+    if (UNLIKELY(h->head_bytes > TOO_MANY_HEADERS * max_bytes)) {
+        h->calm = true;
+        http2_note_fault(h, HTTP2_ENHANCE_YOUR_CALM, "the header block is too large");
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    struct http2_stream *s =
+        frame->headers.cat == NGHTTP2_HCAT_REQUEST ? find_stream(ng, frame->hd.stream_id) : NULL;
+    if (!s) /* refused; or trailers, which nobody reads */
+        return 0;
+    struct span n = {(const char *)name, name_length}, v = {(const char *)value, value_length};
+    return head_add(&s->head, h->env->net.pool, max_bytes, n, v) ? 0 : NGHTTP2_ERR_NOMEM;
+}
+
+/* The segment was used by the last stream that noted one, or begins the list of another. */
+static void add_segment(struct http2_shared *shared, struct http2_stream *s, const char *bytes,
+                        size_t n_bytes)
+{
+    int i = shared->n_segments++;
+    shared->segments[i] = (struct http2_segment){bytes, n_bytes, -1};
+    if (s->last_segment >= 0)
+        shared->segments[s->last_segment].next = i;
+    else
+        s->first_segment = i;
+    s->last_segment = i;
+}
+
+static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *bytes,
+                         size_t n_bytes, void *arg)
+{
+    struct http2 *h = arg;
+    struct http2_shared *shared = h->env->shared;
+    struct http2_stream *s = find_stream(ng, id);
+    if (!s || s->reset)
+        return 0;
+    s->credit_bytes -= (int64_t)n_bytes;
+    add_segment(shared, s, (const char *)bytes, n_bytes);
+    http2_note(s, 0);
+    /* Each may complete a request. */
+    unsigned int max = MIN(http2_requests_left(h), (unsigned int)SEGMENTS);
+    h->segments_full = (unsigned int)shared->n_segments >= max;
+    return h->segments_full ? NGHTTP2_ERR_PAUSE : 0;
+}
+
+static void note_input_over(struct http2_stream *s)
+{
+    if (s->input_over)
+        return;
+    s->input_over = true;
+    http2_note(s, NOTE_HALF_CLOSE);
+}
+
+/* DATA with nothing but padding is as empty as DATA without a byte. */
+static bool count_padding(struct http2 *h, const nghttp2_frame *frame)
+{
+    return frame->data.padlen < frame->hd.length || frame->hd.flags & NGHTTP2_FLAG_END_STREAM ||
+           http2_count_waste(h, HTTP2_WASTE_EMPTY);
+}
+
+static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
+{
+    struct http2 *h = arg;
+    struct http2_stream *s;
+
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+        s = find_stream(ng, frame->hd.stream_id);
+        if (!s)
+            break;
+        if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+            http2_note(s, NOTE_BEGIN);
+        if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+            note_input_over(s);
+        break;
+    case NGHTTP2_DATA:
+        s = find_stream(ng, frame->hd.stream_id);
+        if (!s)
+            break;
+        s->credit_bytes -= (int64_t)frame->data.padlen;
+        if (UNLIKELY(frame->data.padlen > 0) && !count_padding(h, frame))
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+            note_input_over(s);
+        break;
+    case NGHTTP2_SETTINGS:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+            h->settings_acked = true;
+        else
+            h->settings_received = true;
+        break;
+    case NGHTTP2_PING:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+            http2_ping_acked(h, frame->ping.opaque_data);
+        else if (!http2_ping_came(h))
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* We reset the stream, or end the connection, because the client has broken a rule. */
+static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *arg)
+{
+    struct http2 *h = arg;
+    return http2_count_waste(h, HTTP2_WASTE_RESET) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void *arg)
+{
+    struct http2_stream *s = find_stream(ng, id);
+    if (!s)
+        return 0;
+    s->close_code = code;
+    http2_note(s, NOTE_CLOSED);
+    return 0;
+}
+
+void http2_set_receive_callbacks(nghttp2_session_callbacks *callbacks)
+{
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame_recv);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+}
+
+/* ---- Delivery ------------------------------------------------------------------------------- */
+
+static void deliver_begin(struct http2_stream *s)
+{
+    struct http2_env *env = s->env;
+    s->begun = true;
+    s->http2->n_begun++;
+    s->head.head.ends = s->input_over && s->first_segment < 0;
+    env->handler->on_begin(s, &s->head.head);
+    head_done(&s->head);
+}
+
+/* What comes for a stream that was given up is not kept: others may come in its place. */
+static void deliver_segments(struct http2_stream *s)
+{
+    const struct http2_segment *segments = s->env->shared->segments;
+    int i = s->first_segment;
+    s->first_segment = s->last_segment = -1;
+    for (; i >= 0; i = segments[i].next) {
+        if (!s->begun || s->reset || s->closed)
+            continue;
+        http2_data_came(s, segments[i].n_bytes);
+        s->env->handler->on_data(s, segments[i].bytes, segments[i].n_bytes);
+    }
+}
+
+static void close_stream(struct http2_stream *s)
+{
+    if (s->closed)
+        return;
+    bool is_regular = s->reset || s->end_sent;
+    s->closed = true;
+    s->http2->n_open--;
+    http2_forget_window(s);
+    list_remove(&s->turn);
+    list_remove(&s->room);
+    http2_drop_output(s);
+    if (s->begun && !is_regular)
+        s->env->handler->on_cancel(s, (enum http2_error)s->close_code);
+}
+
+/* The end of what the connection has to do with the stream. */
+static void end_stream(struct http2_stream *s)
+{
+    if (!s->closed || s->n_committed > 0 || s->over)
+        return;
+    s->over = true;
+    if (s->begun)
+        s->env->handler->on_end(s);
+    http2_stream_unref(s);
+}
+
+static void deliver_stream(struct http2_stream *s)
+{
+    uint8_t notes = s->notes;
+    s->notes = 0;
+    http2_stream_ref(s);
+    if (notes & NOTE_BEGIN && !(notes & NOTE_CLOSED))
+        deliver_begin(s);
+    deliver_segments(s);
+    if (notes & NOTE_HALF_CLOSE && s->begun && !s->reset && !s->closed)
+        s->env->handler->on_half_close(s);
+    if (notes & NOTE_ROOM && !s->reset && !s->closed)
+        s->env->handler->on_room(s);
+    if (notes & NOTE_CLOSED)
+        close_stream(s);
+    end_stream(s);
+    http2_stream_unref(s);
+}
+
+void http2_deliver(struct http2 *h)
+{
+    if (h->delivering)
+        return;
+    struct list *link;
+    h->delivering = true;
+    while ((link = list_pop(&h->noted)))
+        deliver_stream(LIST_ENTRY(link, struct http2_stream, noted));
+    h->delivering = false;
+}
+
+void http2_cancel_all(struct http2 *h, enum http2_error why)
+{
+    LIST_FOR_EACH (link, &h->streams) {
+        struct http2_stream *s = LIST_ENTRY(link, struct http2_stream, link);
+        if (s->closed || s->notes & NOTE_CLOSED)
+            continue;
+        s->close_code = why;
+        http2_note(s, NOTE_CLOSED);
+    }
+    http2_deliver(h);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long. The connection calls http2_check_time() about once a second:
+ *
+ *  - streams whose client has to do something and does not: send the rest of a message, or give a
+ *    window for an answer. (The socket of a client that gives no window takes bytes.) They are
+ * reset;
+ *  - PINGs of ours, to find out whether the client is there;
+ *  - the age of the connection. An orderly end takes two GOAWAYs: the first allows all streams, for
+ *    the client may have begun some that are still on their way. When the client has seen it, which
+ *    the PING behind it tells, the second one names the last stream that will be served.
+ *
+ * Thread: the loop's.
+ */
+#include <string.h>
+
+#include "frontends/net/http2_priv.h"
+
+static const uint8_t keepalive_opaque[8] = "conchpin", drain_opaque[8] = "conchend";
+
+static bool is_time_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+    return limit_ns > 0 && now_ns >= since_ns && now_ns - since_ns >= limit_ns;
+}
+
+/* 90 to 110 % of the age, so that the connections of a burst do not end in a burst. */
+static uint64_t spread_age(struct http2_shared *shared, uint64_t age_ns)
+{
+    shared->seed = shared->seed * 6364136223846793005u + 1442695040888963407u;
+    uint64_t permille = 900 + (shared->seed >> 33) % 201;
+    return age_ns / 1000 * permille;
+}
+
+void http2_begin_times(struct http2 *h)
+{
+    h->began_ns = h->read_ns = http2_now_ns(h);
+    if (h->env->times->max_age_ns > 0)
+        h->max_age_ns = spread_age(h->env->shared, h->env->times->max_age_ns);
+}
+
+/* ---- Streams -------------------------------------------------------------------------------- */
+
+/*
+ * Whether it is the client that holds the stream up. Bytes that the socket has not taken yet are
+ * the connection's concern.
+ */
+static bool is_held_up_by_client(const struct http2_stream *s)
+{
+    if (s->expected_bytes > 0)
+        return true;
+    if (s->sends_one && !s->input_over && s->untaken_bytes == 0 && list_empty(&s->turn))
+        return true;
+    return s->out.n_bytes > 0 && !s->http2->session.out.first;
+}
+
+static bool is_stalled(struct http2_stream *s, uint64_t now_ns)
+{
+    const struct http2_times *t = s->env->times;
+    if (!is_held_up_by_client(s)) {
+        s->pace_ns = 0;
+        return false;
+    }
+    if (s->pace_ns == 0) {
+        s->pace_ns = s->last_ns = now_ns;
+        s->pace_bytes = s->last_bytes = s->moved_bytes;
+        return false;
+    }
+    if (s->last_bytes != s->moved_bytes) {
+        s->last_bytes = s->moved_bytes;
+        s->last_ns = now_ns;
+    }
+    if (is_time_over(s->last_ns, t->stall_ns, now_ns))
+        return true;
+    if (t->min_rate == 0 || !is_time_over(s->pace_ns, t->rate_ns, now_ns))
+        return false;
+    uint64_t ms = (now_ns - s->pace_ns) / NS_PER_MS, n_bytes = s->moved_bytes - s->pace_bytes;
+    s->pace_ns = now_ns;
+    s->pace_bytes = s->moved_bytes;
+    return n_bytes * 1000 < t->min_rate * ms;
+}
+
+/* As if the client had reset it: on_cancel() follows when the frame is made. */
+static void give_stream_up(struct http2_stream *s)
+{
+    http2_check_submit(s->http2, nghttp2_submit_rst_stream(s->http2->ng, NGHTTP2_FLAG_NONE, s->id,
+                                                           NGHTTP2_CANCEL));
+}
+
+static void check_streams(struct http2 *h, uint64_t now_ns)
+{
+    LIST_FOR_EACH (link, &h->streams) {
+        struct http2_stream *s = LIST_ENTRY(link, struct http2_stream, link);
+        if (!s->closed && !s->reset && is_stalled(s, now_ns))
+            give_stream_up(s);
+    }
+}
+
+/* ---- PINGs of ours -------------------------------------------------------------------------- */
+
+static void send_ping(struct http2 *h, const uint8_t opaque[8])
+{
+    http2_check_submit(h, nghttp2_submit_ping(h->ng, NGHTTP2_FLAG_NONE, opaque));
+}
+
+static bool needs_keepalive(const struct http2 *h)
+{
+    const struct http2_times *t = h->env->times;
+    return t->keepalive_ns > 0 && (h->n_open > 0 || t->keepalive_without_streams) &&
+           (t->max_pings_without_data == 0 || h->n_pings < t->max_pings_without_data);
+}
+
+static void check_keepalive(struct http2 *h, uint64_t now_ns)
+{
+    const struct http2_times *t = h->env->times;
+    if (h->ping_ns > 0) {
+        if (is_time_over(h->ping_ns, t->keepalive_timeout_ns, now_ns))
+            http2_fail(h, HTTP2_NO_ERROR, "keepalive watchdog timeout");
+        return;
+    }
+    if (!needs_keepalive(h) || !is_time_over(h->read_ns, t->keepalive_ns, now_ns))
+        return;
+    h->ping_ns = now_ns;
+    h->n_pings++;
+    send_ping(h, keepalive_opaque);
+}
+
+/* ---- PINGs of the client -------------------------------------------------------------------- */
+
+bool http2_ping_came(struct http2 *h)
+{
+    const struct http2_times *t = h->env->times;
+    uint64_t now_ns = http2_now_ns(h), last_ns = h->pinged_ns;
+    uint64_t interval_ns = h->n_open > 0 ? t->min_ping_interval_ns : t->min_idle_ping_interval_ns;
+    h->pinged_ns = now_ns;
+    if (last_ns == 0 || now_ns - last_ns >= interval_ns || t->max_ping_strikes == 0)
+        return true;
+    if (++h->n_strikes <= t->max_ping_strikes)
+        return true;
+    h->calm = true;
+    http2_note_fault(h, HTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
+    return false;
+}
+
+/* ---- The orderly end ------------------------------------------------------------------------ */
+
+void http2_begin_drain(struct http2 *h, const char *text)
+{
+    if (h->drain != DRAIN_NONE || h->failed)
+        return;
+    h->drain_ns = http2_now_ns(h);
+    h->drain = DRAIN_NOTICED;
+    h->drain_text = text;
+    http2_check_submit(h, nghttp2_submit_shutdown_notice(h->ng));
+    send_ping(h, drain_opaque);
+}
+
+static void end_drain(struct http2 *h)
+{
+    h->drain = DRAIN_LAST;
+    h->drain_ns = http2_now_ns(h);
+    int32_t last = nghttp2_session_get_last_proc_stream_id(h->ng);
+    http2_check_submit(h, nghttp2_submit_goaway(h->ng, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
+                                                (const uint8_t *)h->drain_text,
+                                                strlen(h->drain_text)));
+}
+
+void http2_ping_acked(struct http2 *h, const uint8_t opaque[8])
+{
+    if (h->drain == DRAIN_NOTICED && memcmp(opaque, drain_opaque, sizeof(drain_opaque)) == 0)
+        end_drain(h);
+}
+
+static void check_age(struct http2 *h, uint64_t now_ns)
+{
+    const struct http2_times *t = h->env->times;
+    if (h->drain == DRAIN_NONE && is_time_over(h->began_ns, h->max_age_ns, now_ns)) {
+        h->aged = true;
+        http2_begin_drain(h, "max_age");
+    }
+    if (h->drain == DRAIN_NOTICED && is_time_over(h->drain_ns, t->notice_ns, now_ns))
+        end_drain(h);
+    if (h->aged && is_time_over(h->began_ns, h->max_age_ns + t->age_grace_ns, now_ns) &&
+        t->age_grace_ns > 0)
+        http2_fail(h, HTTP2_NO_ERROR, "max_age_grace");
+}
+
+void http2_check_time(struct http2 *h, uint64_t now_ns)
+{
+    if (h->failed)
+        return;
+    if (!h->settings_acked && h->settings_received &&
+        is_time_over(h->began_ns, h->env->times->settings_ns, now_ns)) {
+        http2_fail(h, HTTP2_SETTINGS_TIMEOUT, "SETTINGS were not acknowledged");
+        return;
+    }
+    check_streams(h, now_ns);
+    check_keepalive(h, now_ns);
+    if (!h->failed)
+        check_age(h, now_ns);
+}
+
+static uint64_t add_times(uint64_t since_ns, uint64_t limit_ns)
+{
+    return limit_ns > UINT64_MAX - since_ns ? UINT64_MAX : since_ns + limit_ns;
+}
+
+uint64_t http2_get_next_ns(const struct session *session)
+{
+    const struct http2 *h = (const struct http2 *)(const void *)session;
+    const struct http2_times *t = h->env->times;
+    uint64_t next_ns = UINT64_MAX;
+    if (h->failed)
+        return next_ns;
+    if (h->ping_ns > 0)
+        next_ns = add_times(h->ping_ns, t->keepalive_timeout_ns);
+    else if (needs_keepalive(h))
+        next_ns = add_times(h->read_ns, t->keepalive_ns);
+    if (h->drain == DRAIN_NONE && h->max_age_ns > 0)
+        next_ns = MIN(next_ns, add_times(h->began_ns, h->max_age_ns));
+    if (h->drain == DRAIN_NOTICED)
+        next_ns = MIN(next_ns, add_times(h->drain_ns, t->notice_ns));
+    if (h->aged && t->age_grace_ns > 0)
+        next_ns = MIN(next_ns, add_times(h->began_ns, h->max_age_ns + t->age_grace_ns));
+    return next_ns;
+}
