@@ -71,6 +71,7 @@ static void begin_conn(struct conn *c)
         loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready);
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
+        c->session.protocol->abort(&c->session);
         close(c->fd);
         count_out(c->service);
         mem_free(c);
