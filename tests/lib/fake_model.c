@@ -27,6 +27,15 @@ void fake_model_make(struct fake_model *f, const char *text, uint32_t n_instance
     fake_model_make_with(f, server_options_new(), text, n_instances, execute);
 }
 
+void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const char *text,
+                           uint32_t n_instances, fake_execute_fn execute)
+{
+    struct server_options *options = server_options_new();
+    clock_fake_init(clock, 1000 * NS_PER_S);
+    options->clock = &clock->clock;
+    fake_model_make_with(f, options, text, n_instances, execute);
+}
+
 void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *text,
                           uint32_t n_instances, fake_execute_fn execute)
 {

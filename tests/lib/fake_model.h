@@ -17,6 +17,7 @@
 #include "core/request/life.h"
 #include "core/sched/scheduler.h"
 #include "core/server/server_priv.h"
+#include "lib/fake_clock.h"
 
 typedef struct status *(*fake_execute_fn)(struct instance *, struct request **, uint32_t n);
 
@@ -36,6 +37,12 @@ void fake_model_make(struct fake_model *f, const char *config, uint32_t n_instan
 /* fake_model_make_with - the same, in a server with these options, which are taken. */
 void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *config,
                           uint32_t n_instances, fake_execute_fn execute);
+/*
+ * fake_model_make_timed - the same as fake_model_make(), by a fake clock, which it initialises.
+ * Nothing that the model's threads wait for is over until the test advances the clock.
+ */
+void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const char *config,
+                           uint32_t n_instances, fake_execute_fn execute);
 /* fake_model_end - waits until the model has no request, then frees it. */
 void fake_model_end(struct fake_model *f);
 

@@ -5,6 +5,7 @@
  * executes when the test opens its gate.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -17,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "core/options/server_options.h"
+#include "lib/fake_clock.h"
 #include "lib/repository.h"
 #include "triton/core/tritonserver.h"
 
@@ -27,6 +30,7 @@
     "instance_group { count: 1 kind: KIND_CPU }\n"
 
 static struct test_repository repo;
+static struct clock_fake fake; /* of servers whose exit timeout ends */
 static TRITONSERVER_Server *server;
 static TRITONSERVER_ResponseAllocator *allocator;
 
@@ -129,7 +133,8 @@ static void await(const int *counter, int n)
 
 /* ---- A server, and threads that stop it ------------------------------------------------------ */
 
-static void make_server(const char *config, unsigned int exit_timeout_s)
+/* @clock  the server's; NULL: the machine's */
+static void make_server(const char *config, unsigned int exit_timeout_s, struct clock *clock)
 {
     TRITONSERVER_ServerOptions *options;
     n_answered = n_released = 0;
@@ -140,6 +145,7 @@ static void make_server(const char *config, unsigned int exit_timeout_s)
     ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
     ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
     ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, exit_timeout_s));
+    ((struct server_options *)options)->clock = clock;
     ok(TRITONSERVER_ServerNew(&server, options));
     ok(TRITONSERVER_ServerOptionsDelete(options));
     ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
@@ -210,7 +216,7 @@ static void sequences_in_progress_may_end_during_a_stop(void **state)
                  TENSORS "max_batch_size: 0 sequence_batching { max_sequence_idle_microseconds: "
                          "3600000000 %s }\n",
                  strategies[i]);
-        make_server(config, 3600);
+        make_server(config, 3600, NULL);
         ok(send(1, START));
         await(&n_answered, 1);
         start_stop(&stop);
@@ -238,10 +244,20 @@ static void sequences_in_progress_may_end_during_a_stop(void **state)
 static void a_stop_cuts_off_a_sequence_at_its_timeout(void **state)
 {
     (void)state;
-    make_server(TENSORS "sequence_batching { max_sequence_idle_microseconds: 3600000000 }\n", 1);
+    struct stopper stop;
+    clock_fake_init(&fake, 1000 * NS_PER_S);
+    make_server(TENSORS "sequence_batching { max_sequence_idle_microseconds: 3600000000 }\n", 1,
+                &fake.clock);
     ok(send(1, START));
     await(&n_answered, 1);
-    ok(TRITONSERVER_ServerStop(server));
+    start_stop(&stop);
+    clock_fake_await(&fake, NS_PER_S); /* the stop waits: no other timer is so near */
+    clock_fake_advance(&fake, NS_PER_S - 1);
+    clock_fake_await(&fake, 1); /* it still does */
+    assert_false(atomic_load(&stop.is_over));
+    clock_fake_advance(&fake, 1);
+    pthread_join(stop.thread, NULL);
+    ok(stop.error);
     end_server();
 }
 
@@ -261,7 +277,7 @@ static void the_second_stop_waits_for_the_first(void **state)
 {
     (void)state;
     struct stopper stops[3];
-    make_server(TENSORS, 3600);
+    make_server(TENSORS, 3600, NULL);
     gate(true);
     ok(send(0, 0));
     for (int i = 0; i < 3; i++)
@@ -282,11 +298,17 @@ static void the_second_stop_fails_with_the_first(void **state)
 {
     (void)state;
     struct stopper stops[2];
-    make_server(TENSORS, 1);
+    clock_fake_init(&fake, 1000 * NS_PER_S);
+    make_server(TENSORS, 1, &fake.clock);
     gate(true);
     ok(send(0, 0));
     for (int i = 0; i < 2; i++)
         start_stop(&stops[i]);
+    clock_fake_await(&fake, NS_PER_S);
+    while (!atomic_load(&stops[0].is_over) || !atomic_load(&stops[1].is_over)) {
+        clock_fake_advance(&fake, NS_PER_S); /* again: one of them may begin late */
+        sched_yield();
+    }
     for (int i = 0; i < 2; i++) {
         pthread_join(stops[i].thread, NULL);
         assert_non_null(stops[i].error);

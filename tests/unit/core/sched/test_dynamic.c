@@ -4,6 +4,7 @@
  * gate. Meant to run under tsan.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -75,18 +76,30 @@ static void wait_until_inside(int n)
     pthread_mutex_unlock(&record.mu);
 }
 
-static void make_with(struct fake_model *f, const char *tensors, const char *batching,
-                      const char *more, uint32_t n_instances)
+static struct clock_fake fake;
+
+enum { CONFIG_BYTES = 2048 };
+
+/* Empties the record and prints the configuration of the model that is to fill it. */
+static void begin_record(char config[CONFIG_BYTES], const char *tensors, const char *batching,
+                         const char *more)
 {
-    char config[2048];
-    snprintf(config, sizeof(config), "max_batch_size: 8\n%sdynamic_batching { %s }\n%s", tensors,
+    snprintf(config, CONFIG_BYTES, "max_batch_size: 8\n%sdynamic_batching { %s }\n%s", tensors,
              batching, more);
     pthread_mutex_lock(&record.mu);
     record.shut = false;
     record.batches[0] = '\0';
     record.n_batches = record.n_requests = 0;
     pthread_mutex_unlock(&record.mu);
-    fake_model_make(f, config, n_instances, execute);
+}
+
+/* The time of these models stands still, unless the test advances it. */
+static void make_with(struct fake_model *f, const char *tensors, const char *batching,
+                      const char *more, uint32_t n_instances)
+{
+    char config[CONFIG_BYTES];
+    begin_record(config, tensors, batching, more);
+    fake_model_make_timed(f, &fake, config, n_instances, execute);
 }
 
 static void make(struct fake_model *f, const char *batching)
@@ -254,17 +267,20 @@ static void a_batch_waits_no_longer_than_the_delay(void **state)
     struct fake_request requests[3];
     make(&f, "max_queue_delay_microseconds: 2000");
     for (int round = 0; round < 3; round++) {
-        uint64_t from_ns = monotonic_ns();
         for (int i = 0; i < 3; i++) {
             prepare(&requests[i], &f, 1, 1);
             ask(&requests[i], &f);
         }
+        clock_fake_await(&fake, 2 * NS_PER_MS);
+        clock_fake_advance(&fake, 2 * NS_PER_MS - 1);
+        clock_fake_await(&fake, 1); /* the timer waits for the end of the delay */
+        assert_int_equal(record.n_batches, round);
+        clock_fake_advance(&fake, 1);
         for (int i = 0; i < 3; i++)
             end_answered(&requests[i]);
-        assert_true(monotonic_ns() - from_ns >= 2 * NS_PER_MS);
     }
     fake_model_end(&f);
-    assert_int_equal(record.n_requests, 9);
+    assert_string_equal(record.batches, "3 3 3");
 }
 
 static void a_request_counts_with_its_batch_size(void **state)
@@ -382,6 +398,12 @@ static void a_request_times_out_while_the_instance_is_busy(void **state)
         others[i].request.timeout_us = 1000;
         ask(&others[i], &f);
     }
+    clock_fake_await(&fake, NS_PER_MS);
+    clock_fake_advance(&fake, NS_PER_MS - 1);
+    clock_fake_await(&fake, 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(others[i].n_final, 0);
+    clock_fake_advance(&fake, 1);
     for (int i = 0; i < 3; i++)
         end_failed(&others[i], STATUS_UNAVAILABLE, "Request timeout expired");
     struct statistics sums;
@@ -493,6 +515,13 @@ static void priorities_decide_which_request_is_next(void **state)
     fake_model_end(&f);
 }
 
+static void *advance(void *arg)
+{
+    (void)arg;
+    clock_fake_advance(&fake, NS_PER_MS);
+    return NULL;
+}
+
 /* The timer of a batch that filled up earlier fires while the scheduler is freed. */
 static void a_scheduler_ends_while_its_timer_fires(void **state)
 {
@@ -500,17 +529,20 @@ static void a_scheduler_ends_while_its_timer_fires(void **state)
     for (int round = 0; round < 400; round++) {
         struct fake_model f;
         struct fake_request requests[2];
-        char batching[128];
-        snprintf(batching, sizeof(batching),
-                 "preferred_batch_size: [ 2 ] max_queue_delay_microseconds: %d", 50 + round);
-        make(&f, batching);
+        pthread_t thread;
+        make(&f, "preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 1000");
         for (int i = 0; i < 2; i++) {
             prepare(&requests[i], &f, 1, 1);
             ask(&requests[i], &f);
         }
         for (int i = 0; i < 2; i++)
             end_answered(&requests[i]);
+        clock_fake_await(&fake, NS_PER_MS);
+        pthread_create(&thread, NULL, advance, NULL);
+        for (int i = 0; i < round % 20; i++)
+            sched_yield(); /* or the end is always first */
         fake_model_end(&f);
+        pthread_join(thread, NULL);
     }
 }
 
@@ -583,8 +615,10 @@ static void many_threads_get_one_answer_per_batched_request(void **state)
         for (size_t w = 0; w < ARRAY_SIZE(where); w++) {
             struct fake_model f;
             struct submitter submitters[N];
+            char config[CONFIG_BYTES];
             int n_ok = 0;
-            make_with(&f, A_AND_X, batchings[b], where[w], 2);
+            begin_record(config, A_AND_X, batchings[b], where[w]);
+            fake_model_make(&f, config, 2, execute); /* in real time: delays end at any moment */
             f.model->scheduler->thread_idle_ns = 50 * NS_PER_US;
             for (unsigned int i = 0; i < N; i++) {
                 submitters[i] = (struct submitter){.f = &f, .seed = i + 1};

@@ -217,18 +217,33 @@ static void threads_of_several_models_end(void **state)
     assert_int_equal(atomic_load(&n_executed), N_ROUNDS * N_MODELS * N_EACH);
 }
 
+/* Waits until the thread of an instance waits for work. */
+static void await_waiting_thread(struct scheduler *s)
+{
+    for (bool waits = false; !waits; sched_yield()) {
+        mutex_lock(&s->mu);
+        waits = s->idle_look_ns != UINT64_MAX;
+        mutex_unlock(&s->mu);
+    }
+}
+
 static void an_idle_instance_has_no_thread(void **state)
 {
     (void)state;
     struct fake_model f;
-    fake_model_make(&f, config_format, 1, execute);
+    struct clock_fake fake;
+    fake_model_make_timed(&f, &fake, config_format, 1, execute);
     struct scheduler *s = f.model->scheduler;
     struct instance *in = f.model->instances[0];
-    s->thread_idle_ns = NS_PER_MS;
     assert_null(in->thread); /* before the first work */
     assert_null(in->batch);
     for (int i = 0; i < 3; i++) {
         ask_once(&f);
+        await_waiting_thread(s);
+        clock_fake_advance(&fake, INSTANCE_THREAD_IDLE_NS - 1);
+        clock_fake_await(&fake, 1); /* the timer waits for the end of that time */
+        assert_false(thread_has_ended(s, in));
+        clock_fake_advance(&fake, 1);
         while (!thread_has_ended(s, in))
             sched_yield();
     }

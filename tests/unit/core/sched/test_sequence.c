@@ -26,6 +26,8 @@
 #include "lib/fake_model.h"
 #include "lib/fault.h"
 
+static struct clock_fake fake; /* of the tests in which time matters */
+
 #define START REQUEST_SEQUENCE_START
 #define END   REQUEST_SEQUENCE_END
 
@@ -403,7 +405,7 @@ static void the_oldest_strategy_makes_batches_of_one_request_each(void **state)
     fake_model_end(&f);
 }
 
-/* Begins two sequences, each with a request that is executed, together or one by one. */
+/* Begins two sequences, each with a request; both are executed together. */
 static void begin_two(struct fake_model *f)
 {
     struct step s[2];
@@ -413,53 +415,46 @@ static void begin_two(struct fake_model *f)
     must_send(&s[1], f, 2, START, 20);
     expect_answer(&s[0]);
     expect_answer(&s[1]);
+    expect_batches("[1:10 2:20]");
 }
 
-/*
- * In the model with the delay `for_long`, which does not end, enough requests are executed at once.
- * In the model with the short delay fewer requests are executed once it is over.
- */
-static void waits_for_others(const char *for_long, const char *for_30_ms, const char *alone)
+/* Enough requests are executed at once, fewer when the delay of 30 ms is over. */
+static void waits_for_others(const char *config, const char *alone)
 {
     struct fake_model f;
     struct step s;
-    fake_model_make(&f, for_long, 1, execute_at_door);
-    begin_two(&f);
-    expect_batches("[1:10 2:20]");
-    fake_model_end(&f);
-
-    fake_model_make(&f, for_30_ms, 1, execute_at_door);
+    fake_model_make_timed(&f, &fake, config, 1, execute_at_door);
     begin_two(&f);
     close_door();
     let_in(100);
-    uint64_t from_ns = monotonic_ns();
     must_send(&s, &f, 2, END, 21);
+    clock_fake_await(&fake, 30 * NS_PER_MS);
+    clock_fake_advance(&fake, 30 * NS_PER_MS - 1);
+    clock_fake_await(&fake, 1); /* the timer waits for the end of the delay */
+    assert_int_equal(door.n_arrived, 0);
+    clock_fake_advance(&fake, 1);
     expect_answer(&s);
-    assert_true(monotonic_ns() - from_ns >= 30 * NS_PER_MS);
     expect_batches(alone);
     fake_model_end(&f);
 }
 
-#define OLDEST_WITH_DELAY(delay_us)                                                                \
-    TENSORS "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 60000000 "      \
-            "oldest { max_candidate_sequences: 4 preferred_batch_size: [ 2 ] "                     \
-            "max_queue_delay_microseconds: " delay_us " } }"
-
 static void the_oldest_strategy_waits_for_a_preferred_size(void **state)
 {
     (void)state;
-    waits_for_others(OLDEST_WITH_DELAY("600000000"), OLDEST_WITH_DELAY("30000"), "[2:21]");
+    waits_for_others(
+        TENSORS "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 60000000 "
+                "oldest { max_candidate_sequences: 4 preferred_batch_size: [ 2 ] "
+                "max_queue_delay_microseconds: 30000 } }",
+        "[2:21]");
 }
-
-#define DIRECT_WITH_DELAY(delay_us)                                                                \
-    TENSORS "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 60000000 "      \
-            "direct { minimum_slot_utilization: 0.5 "                                              \
-            "max_queue_delay_microseconds: " delay_us " } }"
 
 static void the_direct_strategy_waits_until_slots_are_used(void **state)
 {
     (void)state;
-    waits_for_others(DIRECT_WITH_DELAY("600000000"), DIRECT_WITH_DELAY("30000"), "[- 2:21]");
+    waits_for_others(
+        TENSORS "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 60000000 "
+                "direct { minimum_slot_utilization: 0.5 max_queue_delay_microseconds: 30000 } }",
+        "[- 2:21]");
 }
 
 /* The backend answers the last request of a batch first, yet its client gets the answer last. */
@@ -498,22 +493,39 @@ static void the_oldest_strategy_may_preserve_order(void **state)
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
+/* Waits until the scheduler knows that a sequence on the first instance is silent. */
+static void await_silence(struct fake_model *f)
+{
+    struct sequence_scheduler *ss =
+        CONTAINER_OF(f->model->scheduler, struct sequence_scheduler, scheduler);
+    for (bool silent = false; !silent; sched_yield()) {
+        mutex_lock(&ss->scheduler.mu);
+        silent = !list_empty(&ss->instance_slots[0].silent);
+        mutex_unlock(&ss->scheduler.mu);
+    }
+}
+
 static void a_silent_sequence_loses_its_slot(void **state)
 {
     (void)state;
     struct fake_model f;
     struct step s[3];
-    fake_model_make(
-        &f, TENSORS "sequence_batching { max_sequence_idle_microseconds: 20000 " CONTROLS "}", 1,
-        execute_at_door);
+    fake_model_make_timed(&f, &fake,
+                          TENSORS
+                          "sequence_batching { max_sequence_idle_microseconds: 20000 " CONTROLS "}",
+                          1, execute_at_door);
     close_door();
     let_in(1);
-    uint64_t from_ns = monotonic_ns();
     must_send(&s[0], &f, 1, START, 10);
-    must_send(&s[1], &f, 2, START, 20); /* waits for the only slot … */
+    must_send(&s[1], &f, 2, START, 20); /* waits for the only slot */
     expect_answer(&s[0]);
-    await_arrivals(2); /* … and is executed, so that its own sequence is not silent */
-    assert_true(monotonic_ns() - from_ns >= 20 * NS_PER_MS);
+    await_silence(&f);
+    clock_fake_await(&fake, 20 * NS_PER_MS);
+    clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
+    clock_fake_await(&fake, 1); /* the timer waits for the end of the silence */
+    assert_int_equal(door.n_arrived, 1);
+    clock_fake_advance(&fake, 1);
+    await_arrivals(2);
     must_not_send(&f, 1, END, NO_START("1"));
     must_send(&s[2], &f, 2, END, 21);
     let_in(100);
@@ -522,20 +534,18 @@ static void a_silent_sequence_loses_its_slot(void **state)
     fake_model_end(&f);
 }
 
-/*
- * The execution of a request takes longer than its sequence may be silent, and the sequence goes
- * on: returns true. Returns false if this thread was silent for that long, too.
- */
-static bool goes_on_after_long_work(unsigned int idle_us)
+/* The backend's time is not the client's: a client can only continue its sequence after the
+ * answer. */
+static void a_sequence_is_not_silent_while_its_backend_works(void **state)
 {
+    (void)state;
     struct fake_model f;
     struct step s[5];
-    char config[512];
-    snprintf(config, sizeof(config),
-             TENSORS "max_batch_size: 2 sequence_batching { max_sequence_idle_microseconds: %u "
-                     "oldest { max_candidate_sequences: 2 } }",
-             idle_us);
-    fake_model_make(&f, config, 1, execute_at_door);
+    fake_model_make_timed(&f, &fake,
+                          TENSORS "max_batch_size: 2 sequence_batching { "
+                                  "max_sequence_idle_microseconds: 20000 "
+                                  "oldest { max_candidate_sequences: 2 } }",
+                          1, execute_at_door);
     close_door();
     let_in(1);
     must_send(&s[0], &f, 1, START, 10);
@@ -543,6 +553,8 @@ static bool goes_on_after_long_work(unsigned int idle_us)
     must_send(&s[1], &f, 2, START, 20); /* in execution … */
     await_arrivals(2);
     must_send(&s[2], &f, 3, START, 30); /* … while the first sequence is silent */
+    clock_fake_await(&fake, 20 * NS_PER_MS);
+    clock_fake_advance(&fake, 3600 * NS_PER_S);
     struct sequence_scheduler *ss =
         CONTAINER_OF(f.model->scheduler, struct sequence_scheduler, scheduler);
     for (bool gone = false; !gone; sched_yield()) {
@@ -552,34 +564,14 @@ static bool goes_on_after_long_work(unsigned int idle_us)
     }
     must_not_send(&f, 1, END, NO_START("1"));
     must_send(&s[3], &f, 2, 0, 21); /* a second request waits there, too */
-    uint64_t from_ns = monotonic_ns();
     let_in(100);
     expect_answer(&s[1]);
     expect_answer(&s[2]);
     expect_answer(&s[3]);
-    struct status *late = send_step(&s[4], &f, 2, END, 22);
-    if (late) {
-        assert_string_equal(status_message(late), NO_START("2"));
-        assert_true(monotonic_ns() - from_ns >= idle_us * NS_PER_US);
-        status_free(late);
-        fake_request_end(&s[4].fr);
-    } else {
-        expect_answer(&s[4]);
-    }
+    clock_fake_advance(&fake, 20 * NS_PER_MS - 1); /* the silence began with the answer */
+    must_send(&s[4], &f, 2, END, 22);
+    expect_answer(&s[4]);
     fake_model_end(&f);
-    return !late;
-}
-
-/* The backend's time is not the client's: a client can only continue its sequence after the
- * answer. */
-static void a_sequence_is_not_silent_while_its_backend_works(void **state)
-{
-    (void)state;
-    unsigned int idle_us = 20000;
-    while (!goes_on_after_long_work(idle_us)) {
-        idle_us *= 2; /* the machine is busy */
-        assert_true(idle_us < 60000000);
-    }
 }
 
 #define TIME_IS_OVER "timeout of the corresponding sequence has been expired"
@@ -589,7 +581,8 @@ static void requests_wait_for_a_slot_until_their_limit(void **state)
     (void)state;
     struct fake_model f;
     struct step s[5];
-    fake_model_make(&f, TENSORS "sequence_batching { " CONTROLS "}", 1, execute_at_door);
+    fake_model_make_timed(&f, &fake, TENSORS "sequence_batching { " CONTROLS "}", 1,
+                          execute_at_door);
     close_door();
     must_send(&s[0], &f, 1, START, 10);
     await_arrivals(1); /* busy until the end of the test */
@@ -597,13 +590,16 @@ static void requests_wait_for_a_slot_until_their_limit(void **state)
     make_step(&s[2], &f, 2, 0, 21);
     s[2].fr.request.timeout_us = 20000;
     make_step(&s[3], &f, 3, START, 30);
-    s[3].fr.request.timeout_us = 60000000;
+    s[3].fr.request.timeout_us = 20001;
     assert_null(server_infer(&f.server, &s[3].fr.request));
-    uint64_t from_ns = monotonic_ns();
     assert_null(server_infer(&f.server, &s[2].fr.request));
+    clock_fake_await(&fake, 20 * NS_PER_MS);
+    clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
+    clock_fake_await(&fake, 1);
+    assert_int_equal(s[1].fr.n_final + s[2].fr.n_final, 0);
+    clock_fake_advance(&fake, 1);
     expect_error(&s[1], STATUS_UNAVAILABLE, TIME_IS_OVER);
     expect_error(&s[2], STATUS_UNAVAILABLE, TIME_IS_OVER);
-    assert_true(monotonic_ns() - from_ns >= 20 * NS_PER_MS);
     assert_int_equal(f.model->failures.counts[FAILURE_REJECTED], 2);
     must_not_send(&f, 2, 0, NO_START("2"));
     must_send(&s[4], &f, 1, END, 11);

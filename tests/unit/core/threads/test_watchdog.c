@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "core/server/server.h"
+#include "lib/fake_clock.h"
 #include "lib/fake_model.h"
 
 static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
@@ -25,9 +26,25 @@ static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1
 
 static atomic_bool sleeps;
 
+/* Not NULL: the clock of the model. An execution that is held advances it by the CPU time of its
+ * thread, which the watchdog reads. */
+static struct clock_fake *clock_of_model;
+
 /* Of the thread that asks: an execution is held if it runs inline, and not if it runs on a
  * worker. */
 static _Thread_local bool holds, was_held;
+
+static void compute_for_a_while(void)
+{
+    struct timespec ts;
+    uint64_t end_ns = 0, now_ns;
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+        now_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+        end_ns = end_ns ? end_ns : now_ns + NS_PER_MS;
+    } while (now_ns < end_ns);
+    clock_fake_advance(clock_of_model, NS_PER_MS);
+}
 
 /* Executes until the model is taken off; then the execution ends at once. */
 static struct status *last(struct instance *in, struct request **requests, uint32_t n)
@@ -37,7 +54,9 @@ static struct status *last(struct instance *in, struct request **requests, uint3
     struct execution *e = &in->model->scheduler->execution;
     while (holds && execution_may_inline(e, &budget)) {
         was_held = true;
-        if (atomic_load(&sleeps))
+        if (clock_of_model)
+            compute_for_a_while();
+        else if (atomic_load(&sleeps))
             sched_yield();
     }
     fake_answer(requests[0]);
@@ -66,7 +85,10 @@ static void ask(struct fake_model *f, struct inline_budget *budget)
 /* A model whose backend has declared that it is bounded. */
 static void make(struct fake_model *f, struct inline_budget *budget)
 {
-    fake_model_make(f, config, 1, last);
+    if (clock_of_model)
+        fake_model_make_timed(f, clock_of_model, config, 1, last);
+    else
+        fake_model_make(f, config, 1, last);
     f->model->scheduler->execution.bounded = true;
     assert_null(watchdog_start(&f->server.watchdog));
     server_watch(&f->server, budget);
@@ -114,27 +136,32 @@ static void a_long_execution_is_taken_off_before_it_ends(void **state)
 
 static void await_parked(struct watchdog *d)
 {
-    while (!atomic_load(&d->parked))
+    while (!atomic_load(&d->parked)) {
+        clock_fake_advance(clock_of_model, WATCHDOG_LIMIT_NS);
         sched_yield();
+    }
 }
 
 static void the_watchdog_sleeps_when_idle_and_wakes_in_time(void **state)
 {
     (void)state;
     struct fake_model f;
+    struct clock_fake fake;
     struct inline_budget budget = {0};
+    clock_of_model = &fake;
     make(&f, &budget);
     for (int i = 0; i < 3; i++) {
         do {
             prove(&f, &budget);
             await_parked(&f.server.watchdog);
             if (i == 2) /* longer than the watchdog needs to be sure */
-                await_parked(&f.server.watchdog);
+                clock_fake_advance(&fake, NS_PER_S);
             atomic_store(&f.model->scheduler->execution.lapses, 0);
         } while (!ask_and_hold(&f, &budget));
     }
     inline_watch_close(&budget.watch);
     fake_model_end(&f);
+    clock_of_model = NULL;
 }
 
 /* Models are made and freed while the watchdog looks at their executions. */
