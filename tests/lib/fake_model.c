@@ -31,7 +31,6 @@ void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const
                            uint32_t n_instances, fake_execute_fn execute)
 {
     struct server_options *options = server_options_new();
-    clock_fake_init(clock, 1000 * NS_PER_S);
     options->clock = &clock->clock;
     fake_model_make_with(f, options, text, n_instances, execute);
 }

@@ -38,8 +38,8 @@ void fake_model_make(struct fake_model *f, const char *config, uint32_t n_instan
 void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *config,
                           uint32_t n_instances, fake_execute_fn execute);
 /*
- * fake_model_make_timed - the same as fake_model_make(), by a fake clock, which it initialises.
- * Nothing that the model's threads wait for is over until the test advances the clock.
+ * fake_model_make_timed - the same as fake_model_make(), by a fake clock, which several models may
+ * share. No time that the models' threads wait for is over until the test advances the clock.
  */
 void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const char *config,
                            uint32_t n_instances, fake_execute_fn execute);

@@ -545,6 +545,7 @@ static void a_sequence_batcher_uses_no_library(void **state)
 
 int main(void)
 {
+    clock_fake_init(&fake, 1000 * NS_PER_S);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_request_begins_the_next_batch),
         cmocka_unit_test(another_instance_executes_a_refused_request),

@@ -657,6 +657,7 @@ static void the_test_hook_delays_batches(void **state)
 
 int main(void)
 {
+    clock_fake_init(&fake, 1000 * NS_PER_S);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_that_wait_for_a_busy_instance_form_a_batch),
         cmocka_unit_test(requests_of_different_shapes_form_different_batches),

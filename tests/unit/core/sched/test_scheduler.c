@@ -232,6 +232,7 @@ static void an_idle_instance_has_no_thread(void **state)
     (void)state;
     struct fake_model f;
     struct clock_fake fake;
+    clock_fake_init(&fake, 1000 * NS_PER_S);
     fake_model_make_timed(&f, &fake, config_format, 1, execute);
     struct scheduler *s = f.model->scheduler;
     struct instance *in = f.model->instances[0];

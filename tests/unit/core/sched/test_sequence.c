@@ -405,6 +405,21 @@ static void the_oldest_strategy_makes_batches_of_one_request_each(void **state)
     fake_model_end(&f);
 }
 
+/* Waits until the scheduler knows that n sequences on the first instance are silent: the clock may
+ * not move before, since their silence begins then. */
+static void await_silence(struct fake_model *f, int n)
+{
+    struct sequence_scheduler *ss =
+        CONTAINER_OF(f->model->scheduler, struct sequence_scheduler, scheduler);
+    for (int n_silent = 0; n_silent != n; sched_yield()) {
+        n_silent = 0;
+        mutex_lock(&ss->scheduler.mu);
+        LIST_FOR_EACH (link, &ss->instance_slots[0].silent)
+            n_silent++;
+        mutex_unlock(&ss->scheduler.mu);
+    }
+}
+
 /* Begins two sequences, each with a request; both are executed together. */
 static void begin_two(struct fake_model *f)
 {
@@ -416,6 +431,7 @@ static void begin_two(struct fake_model *f)
     expect_answer(&s[0]);
     expect_answer(&s[1]);
     expect_batches("[1:10 2:20]");
+    await_silence(f, 2);
 }
 
 /* Enough requests are executed at once, fewer when the delay of 30 ms is over. */
@@ -493,18 +509,6 @@ static void the_oldest_strategy_may_preserve_order(void **state)
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
-/* Waits until the scheduler knows that a sequence on the first instance is silent. */
-static void await_silence(struct fake_model *f)
-{
-    struct sequence_scheduler *ss =
-        CONTAINER_OF(f->model->scheduler, struct sequence_scheduler, scheduler);
-    for (bool silent = false; !silent; sched_yield()) {
-        mutex_lock(&ss->scheduler.mu);
-        silent = !list_empty(&ss->instance_slots[0].silent);
-        mutex_unlock(&ss->scheduler.mu);
-    }
-}
-
 static void a_silent_sequence_loses_its_slot(void **state)
 {
     (void)state;
@@ -519,7 +523,7 @@ static void a_silent_sequence_loses_its_slot(void **state)
     must_send(&s[0], &f, 1, START, 10);
     must_send(&s[1], &f, 2, START, 20); /* waits for the only slot */
     expect_answer(&s[0]);
-    await_silence(&f);
+    await_silence(&f, 1);
     clock_fake_await(&fake, 20 * NS_PER_MS);
     clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
     clock_fake_await(&fake, 1); /* the timer waits for the end of the silence */
@@ -1257,6 +1261,7 @@ static void lack_of_memory_ends_sequences_not_the_server(void **state)
 
 int main(void)
 {
+    clock_fake_init(&fake, 1000 * NS_PER_S);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_that_belong_to_no_sequence_are_refused),
         cmocka_unit_test(sequences_keep_their_slots),

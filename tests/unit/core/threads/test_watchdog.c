@@ -148,6 +148,7 @@ static void the_watchdog_sleeps_when_idle_and_wakes_in_time(void **state)
     struct fake_model f;
     struct clock_fake fake;
     struct inline_budget budget = {0};
+    clock_fake_init(&fake, 1000 * NS_PER_S);
     clock_of_model = &fake;
     make(&f, &budget);
     for (int i = 0; i < 3; i++) {
