@@ -549,7 +549,7 @@ static void raise_descriptor_limit(struct rlimit *ret_before)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void tell_descriptor_limit(const struct rlimit *before)
+static void log_descriptor_limit(const struct rlimit *before)
 {
     struct rlimit now;
     if (getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur != before->rlim_cur)
@@ -568,7 +568,7 @@ static int run_server(const struct options *o)
     conch_exit_when_exhausted();
     if (!create_server(o, &server))
         return 1;
-    tell_descriptor_limit(&before);
+    log_descriptor_limit(&before);
     atomic_store(&waiting, true);
     bool fine = serve_until_signal(server, o, &frontends);
     fine = end_in_time(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000) &&

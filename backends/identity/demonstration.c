@@ -150,8 +150,8 @@ static void print_dims(const int64_t *shape, uint32_t n_dims, char text[MAX_SHAP
                                  shape[i]);
 }
 
-static TRITONSERVER_Error *tell_of_input(TRITONBACKEND_Request *request, uint32_t i,
-                                         uint64_t *ret_bytes)
+static TRITONSERVER_Error *log_input(TRITONBACKEND_Request *request, uint32_t i,
+                                     uint64_t *ret_bytes)
 {
     char text[MAX_SHAPE_TEXT];
     TRITONSERVER_DataType type;
@@ -172,8 +172,8 @@ static TRITONSERVER_Error *tell_of_input(TRITONBACKEND_Request *request, uint32_
     return NULL;
 }
 
-static TRITONSERVER_Error *tell_of_request(TRITONBACKEND_Request *request, uint32_t number,
-                                           uint32_t n_inputs)
+static TRITONSERVER_Error *log_request(TRITONBACKEND_Request *request, uint32_t number,
+                                       uint32_t n_inputs)
 {
     uint64_t correlation_id = 0;
     uint32_t n_outputs;
@@ -209,9 +209,9 @@ TRITONSERVER_Error *demonstration_answer(TRITONSERVER_Metric *metric, const stru
     if (!metric)
         return NULL;
     TRY(TRITONBACKEND_RequestInputCount(part->request, &n_inputs));
-    TRY(tell_of_request(part->request, number, n_inputs));
+    TRY(log_request(part->request, number, n_inputs));
     for (uint32_t i = 0; i < n_inputs; i++) {
-        TRY(tell_of_input(part->request, i, &bytes));
+        TRY(log_input(part->request, i, &bytes));
         all_bytes += bytes;
     }
     TRY(TRITONSERVER_MetricIncrement(metric, (double)all_bytes));

@@ -504,15 +504,15 @@ static bool spend_products(struct graph *g, uint64_t weight, const struct shape 
 static bool cost_gemm(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
     const struct tensor *a = find_node_input(g, n, 0), *b = find_node_input(g, n, 1);
-    int64_t turn_a, turn_b;
+    int64_t transpose_a, transpose_b;
 
     if (!a || !b || a->shape.rank != 2 || b->shape.rank != 2 ||
-        !number_of(n, "transA", 0, &turn_a) || !number_of(n, "transB", 0, &turn_b))
+        !number_of(n, "transA", 0, &transpose_a) || !number_of(n, "transB", 0, &transpose_b))
         return false;
     out->rank = 2;
-    out->dims[0] = a->shape.dims[turn_a ? 1 : 0];
-    out->dims[1] = b->shape.dims[turn_b ? 0 : 1];
-    return spend_products(g, weight, out, a->shape.dims[turn_a ? 0 : 1]);
+    out->dims[0] = a->shape.dims[transpose_a ? 1 : 0];
+    out->dims[1] = b->shape.dims[transpose_b ? 0 : 1];
+    return spend_products(g, weight, out, a->shape.dims[transpose_a ? 0 : 1]);
 }
 
 /* Products of matrices in the last two dimensions; the earlier dimensions are broadcast. */

@@ -31,7 +31,7 @@ struct crew {
 
 /* ---- The threads ---------------------------------------------------------------------------- */
 
-static void tell_of_loss(void)
+static void log_loss(void)
 {
     BACKEND_LOG(ERROR, "ONNX Runtime has lost a thread of its pool to a C++ exception, for want of "
                        "memory most likely: the run that it worked for may never end, and the "
@@ -58,7 +58,7 @@ static void *run_member(void *arg)
             lost = c->serving;
             pthread_mutex_unlock(&c->mu);
             if (lost)
-                tell_of_loss();
+                log_loss();
             pthread_mutex_lock(&c->mu);
             t->stage = DONE;
             pthread_cond_broadcast(&c->changed);

@@ -24,14 +24,14 @@ static struct api_trace *to_outer_trace(struct trace *t)
     return CONTAINER_OF(t, struct api_trace, trace);
 }
 
-static void tell_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
+static void report_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
 {
     to_outer_trace(t)->activity_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, ns,
                                    to_outer_trace(t)->data);
 }
 
-static void tell_tensor(struct trace *t, enum trace_activity activity,
-                        const struct trace_tensor *what)
+static void report_tensor(struct trace *t, enum trace_activity activity,
+                          const struct trace_tensor *what)
 {
     if (to_outer_trace(t)->tensor_fn)
         to_outer_trace(t)->tensor_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity,
@@ -41,15 +41,15 @@ static void tell_tensor(struct trace *t, enum trace_activity activity,
                                      what->memory_type_id, to_outer_trace(t)->data);
 }
 
-static void tell_release(struct trace *t)
+static void report_release(struct trace *t)
 {
     to_outer_trace(t)->release_fn(as_trace(t), to_outer_trace(t)->data); /* deletes it */
 }
 
 static const struct trace_ops api_trace_ops = {
-    .activity = tell_activity,
-    .tensor = tell_tensor,
-    .release = tell_release,
+    .activity = report_activity,
+    .tensor = report_tensor,
+    .release = report_release,
 };
 
 const char *TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level)

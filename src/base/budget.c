@@ -119,7 +119,7 @@ void budget_detach(struct budget *b, struct budget_member *m)
     mutex_unlock(&b->mu);
 }
 
-static void tell_members(struct budget *b)
+static void notify_members(struct budget *b)
 {
     mutex_lock(&b->mu);
     LIST_FOR_EACH (link, &b->members) {
@@ -164,7 +164,7 @@ static bool refuse_bytes(struct budget *b, uint64_t bytes)
     STORE(b->refused_ns, now_ns);
     STORE(b->lacking_bytes, bytes);
     log_shortage(b, now_ns);
-    tell_members(b);
+    notify_members(b);
     return false;
 }
 
@@ -180,7 +180,7 @@ bool budget_take(struct budget *b, size_t bytes)
         return refuse_bytes(b, bytes);
     }
     /* A small request is not refused: instead the members close connections with more memory. */
-    tell_members(b);
+    notify_members(b);
     return true;
 }
 

@@ -273,7 +273,7 @@ static uint64_t now_locked(void)
     return clock_now_ns(log_state.clock ? log_state.clock : clock_real());
 }
 
-static void tell_repeats_locked(void)
+static void put_repeats_locked(void)
 {
     if (!log_state.n_repeats)
         return;
@@ -297,12 +297,12 @@ static bool is_repeat_locked(const struct log_origin *where, const char *text, s
     if (same && (soon || log_state.n_repeats > 0)) {
         log_state.n_repeats++;
         if (!soon) {
-            tell_repeats_locked();
+            put_repeats_locked();
             log_state.last_written_ns = now_ns;
         }
         return true;
     }
-    tell_repeats_locked();
+    put_repeats_locked();
     log_state.last_written_ns = now_ns;
     /* Copies the name, too: it may belong to a plugin that is unloaded next. */
     size_t file_length = strlen(where->file);
@@ -384,7 +384,7 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
     *end++ = '\n';
 
     mutex_lock(&log_state.mu);
-    tell_repeats_locked();
+    put_repeats_locked();
     log_state.has_last = false;
     enum log_where to = where_of(level);
     mutex_unlock(&log_state.mu);
@@ -395,7 +395,7 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
 void log_flush(void)
 {
     mutex_lock(&log_state.mu);
-    tell_repeats_locked();
+    put_repeats_locked();
     mutex_unlock(&log_state.mu);
 }
 

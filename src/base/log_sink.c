@@ -245,7 +245,7 @@ static bool put_text_locked(struct sink *k, const char *bytes, size_t length)
 }
 
 /* Reports lost lines before the next line. False: there is no room even for that. */
-static bool tell_lost_locked(struct sink *k)
+static bool put_lost_locked(struct sink *k)
 {
     char note[LOG_LOST_BYTES + 1];
     if (!k->n_lost && !k->torn)
@@ -273,7 +273,7 @@ void log_sink_put(enum log_where where, const char *bytes, size_t length)
     int saved_errno = errno;
     mutex_lock(&log_sinks.mu);
     struct sink *k = sink_locked(where);
-    if (!tell_lost_locked(k) || !put_text_locked(k, bytes, length))
+    if (!put_lost_locked(k) || !put_text_locked(k, bytes, length))
         k->n_lost++;
     mutex_unlock(&log_sinks.mu);
     errno = saved_errno;
@@ -373,7 +373,7 @@ static bool write_queued_locked(struct sink *k)
         k->n_lost += count_lines_locked(k);
         atomic_store_explicit(&k->head, atomic_load(&k->tail), memory_order_relaxed);
     } else if (n_queued(k) == 0) {
-        tell_lost_locked(k);
+        put_lost_locked(k);
     }
     cond_broadcast(&log_sinks.room);
     return done > 0 || error;

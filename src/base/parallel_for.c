@@ -57,7 +57,7 @@ static struct status *start_worker_locked(struct crew *c)
     return st;
 }
 
-static void tell_shortage(const struct crew *c, struct status *st)
+static void log_thread_shortage(const struct crew *c, struct status *st)
 {
     if (c->options->shortage)
         log_status(LOG_WARN, c->options->shortage, st);
@@ -78,7 +78,7 @@ void parallel_worker_lend(struct parallel_worker *w)
         w->has_lent = !st;
     }
     mutex_unlock(&c->mu);
-    tell_shortage(c, st);
+    log_thread_shortage(c, st);
 }
 
 void parallel_worker_take_back(struct parallel_worker *w)
@@ -119,7 +119,7 @@ static void start_workers(struct crew *c, size_t wanted)
     while (c->n_threads + 1 < wanted && !st) /* this thread works, too */
         st = start_worker_locked(c);
     mutex_unlock(&c->mu);
-    tell_shortage(c, st);
+    log_thread_shortage(c, st);
 }
 
 static void join_workers(struct crew *c)

@@ -46,7 +46,7 @@ struct parser {
 
     void (*on_fault)(void *arg, const struct pbtext_fault *); /* NULL: the first fault ends it */
     void *arg;
-    size_t n_told;
+    size_t n_reported;
     bool is_over; /* no later field is left to go on with */
 };
 
@@ -580,7 +580,7 @@ NODISCARD static struct status *go_on(struct parser *p, struct status *st, const
                                      .text = status_message(st),
                                      .advice = *p->advice ? p->advice : NULL};
         p->on_fault(p->arg, &fault);
-        p->is_over = ++p->n_told == PBTEXT_MAX_FAULTS;
+        p->is_over = ++p->n_reported == PBTEXT_MAX_FAULTS;
     }
     if (p->lex.token.text == field && p->lex.token.type == TOKEN_IDENTIFIER)
         lexer_next(&p->lex); /* the name itself is wrong */
@@ -605,7 +605,7 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
             st = go_on(p, st, field, end != '\0');
     }
     /* After a reported fault the message is not used, and a map entry may have no value. */
-    return st || p->n_told ? st : settle_maps(p, m);
+    return st || p->n_reported ? st : settle_maps(p, m);
 }
 
 /* Makes the whole status: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was
@@ -640,7 +640,7 @@ NODISCARD static struct status *parse_text_message(struct parser *p,
     struct status *st = add_position_to_status(p, read_fields(p, m, '\0'));
     buf_done(&p->scratch);
     if (!st)
-        *ret_message = p->n_told ? NULL : m;
+        *ret_message = p->n_reported ? NULL : m;
     return st;
 }
 

@@ -189,10 +189,11 @@ static void check_one_strategy(struct model_check *l, const struct batch_strateg
     }
     st = batch_strategy_check(search, path);
     size_t n = strlen(search->version_directory);
-    bool told = strncmp(path, search->version_directory, n) == 0; /* with that folder's entries */
+    bool reported =
+        strncmp(path, search->version_directory, n) == 0; /* with that folder's entries */
     if (st && named)
         lint_add(l->found, LINT_FILE, strategy_position(l), NULL, "%s", status_message(st));
-    else if (st && !told)
+    else if (st && !reported)
         lint_add(l->found, LINT_LINK, (struct lint_position){.file = path}, NULL, "%s",
                  status_message(st));
     status_free(st);

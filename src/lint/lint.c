@@ -130,9 +130,9 @@ static void find_backends(struct lint_run *run)
 
 struct pass {
     struct lint_run *run;
-    pthread_t teller; /* the thread that prints the progress */
-    uint64_t told_ns; /* used by that thread: the time of its last line, or of its begin … */
-    bool told;        /* … and whether it has printed any */
+    pthread_t printer;   /* the thread that prints the progress */
+    uint64_t printed_ns; /* used by that thread: the time of its last line, or of its begin … */
+    bool has_printed;    /* … and whether it has printed any */
 };
 
 static void say_progress(struct lint_run *run, size_t done, uint64_t *last_ns)
@@ -150,21 +150,21 @@ static void check_one_model(void *arg, size_t i)
     struct pass *p = arg;
     if (!p->run->models[i].is_closed)
         lint_check_model(p->run, &p->run->models[i]);
-    if (!p->run->options->progress || !pthread_equal(pthread_self(), p->teller))
+    if (!p->run->options->progress || !pthread_equal(pthread_self(), p->printer))
         return;
-    uint64_t before_ns = p->told_ns;
-    say_progress(p->run, i, &p->told_ns);
-    p->told |= p->told_ns != before_ns;
+    uint64_t before_ns = p->printed_ns;
+    say_progress(p->run, i, &p->printed_ns);
+    p->has_printed |= p->printed_ns != before_ns;
 }
 
 static void check_models(struct lint_run *run)
 {
-    struct pass pass = {.run = run, .teller = pthread_self(), .told_ns = monotonic_ns()};
+    struct pass pass = {.run = run, .printer = pthread_self(), .printed_ns = monotonic_ns()};
     int n_threads = MIN(run->n_cpus, MAX_THREADS);
     const struct parallel_options options = {"check", MIN((size_t)n_threads, run->n_models / 8 + 1),
                                              NULL};
     parallel_for(&options, run->n_models, check_one_model, &pass);
-    if (pass.told)
+    if (pass.has_printed)
         fprintf(run->options->progress, "\r\x1b[K");
 }
 

@@ -35,7 +35,7 @@ static bool ask_instances(struct model *m)
         log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
                  status_message(st));
     if (before == READINESS_UNKNOWN)
-        helpers_tell(&m->backend->askers);
+        helpers_notify(&m->backend->askers);
     status_free(st);
     return answer == READINESS_YES;
 }

@@ -43,7 +43,7 @@ enum {
     MAX_ERRORS_BYTES = 64 << 10,
     MAX_ERROR_BYTES = 8 << 10, /* what one says beyond that is cut */
     REQUEST_ARENA_BYTES = 1024,
-    MAX_TOLD_RUNS = 10, /* of a sample, each with a line */
+    MAX_LOGGED_RUNS = 10, /* of a sample, each with a line */
 };
 
 #define LOOK_NS     (100 * NS_PER_MS) /* how soon a stop of the server is seen */
@@ -275,11 +275,11 @@ static struct status *execute_sample(struct drill *d, const struct warmup_sample
                                      struct drill_request *all, struct request **batch,
                                      uint32_t iteration)
 {
-    if (iteration <= MAX_TOLD_RUNS)
+    if (iteration <= MAX_LOGGED_RUNS)
         log_verbose(1,
                     "model '%s' instance %s is running warmup sample '%s' for iteration %" PRIu32,
                     d->in->model->name, d->in->name, s->name, iteration);
-    if (iteration == MAX_TOLD_RUNS && s->count > MAX_TOLD_RUNS)
+    if (iteration == MAX_LOGGED_RUNS && s->count > MAX_LOGGED_RUNS)
         log_verbose(1, "model '%s' instance %s: %" PRIu32 " more runs of warmup sample '%s' follow",
                     d->in->model->name, d->in->name, s->count - iteration, s->name);
     mutex_lock(&d->mu);

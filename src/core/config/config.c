@@ -113,13 +113,13 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
 static void report_text_fault(void *arg, const struct pbtext_fault *fault)
 {
     struct config_listener *listener = arg;
-    struct config_fault told = {.kind = CONFIG_FAULT_TEXT,
-                                .line = fault->line,
-                                .column = fault->column,
-                                .text = fault->text,
-                                .advice = fault->advice};
+    struct config_fault reported = {.kind = CONFIG_FAULT_TEXT,
+                                    .line = fault->line,
+                                    .column = fault->column,
+                                    .text = fault->text,
+                                    .advice = fault->advice};
     listener->n_faults++;
-    listener->on_fault(listener->arg, &told);
+    listener->on_fault(listener->arg, &reported);
 }
 
 struct status *model_config_parse_all(const char *text, size_t length, const char *file,

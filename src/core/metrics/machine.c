@@ -30,7 +30,7 @@ struct machine {
     uint64_t looked_ns;
     struct machine_time time;
     struct machine_use use;
-    bool told; /* that the value is unavailable */
+    bool logged; /* that the value is unavailable */
 };
 
 /* ---- /proc ---------------------------------------------------------------------------------- */
@@ -111,10 +111,10 @@ static void read_machine_locked(struct machine *m, uint64_t now_ns)
     else if (fine)
         count_time(m, &now);
     fine = read_proc_file("/proc/meminfo", text) && machine_read_meminfo(text, &m->use) && fine;
-    if (!fine && !m->told)
+    if (!fine && !m->logged)
         log_warn("metrics of processors and memory are not complete: /proc/stat or /proc/meminfo "
                  "cannot be read");
-    m->told |= !fine;
+    m->logged |= !fine;
     m->looked_ns = now_ns;
 }
 

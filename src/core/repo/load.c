@@ -399,10 +399,10 @@ static struct status *scan_and_load(struct load *l, struct scanned_model *scanne
                         "model '%s'",
                         rm->name);
         log_error("failed to load model '%s': %s", rm->title, status_message(st));
-        struct status *told = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n",
-                                         rm->name, status_message(st));
+        struct status *named = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n",
+                                          rm->name, status_message(st));
         note_unreadable(l, st, true);
-        return told;
+        return named;
     }
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_LOADING;

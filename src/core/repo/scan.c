@@ -233,7 +233,7 @@ void scan_apply_version_policy(struct scanned_model *sm)
 /* What is asked for and is not there is worth a line; the others serve. */
 static void warn_of_missing(const char *name, const struct scanned_model *sm)
 {
-    enum { MAX_TOLD = 10 }; /* a configuration may list millions */
+    enum { MAX_LOGGED = 10 }; /* a configuration may list millions */
     const Inference__ModelVersionPolicy *policy = sm->config->pb->version_policy;
     if (policy->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC)
         return;
@@ -242,13 +242,13 @@ static void warn_of_missing(const char *name, const struct scanned_model *sm)
         bool found = false;
         for (size_t j = 0; j < sm->n_versions; j++)
             found |= sm->versions[j] == policy->specific->versions[i];
-        if (!found && n_missing++ < MAX_TOLD)
+        if (!found && n_missing++ < MAX_LOGGED)
             log_error("version %lld is specified for model '%s', but the version directory is not "
                       "present",
                       (long long)policy->specific->versions[i], name);
     }
-    if (n_missing > MAX_TOLD)
-        log_error("so it is with %zu more versions of model '%s'", n_missing - MAX_TOLD, name);
+    if (n_missing > MAX_LOGGED)
+        log_error("so it is with %zu more versions of model '%s'", n_missing - MAX_LOGGED, name);
 }
 
 /* What the configuration names in a version's folder may lie deeper than that folder's entries. */

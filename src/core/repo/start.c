@@ -153,18 +153,18 @@ static void describe_failed_models(struct repository *repo, struct buf *out)
 {
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = repo->models[i];
-        bool told = false;
+        bool logged = false;
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             if (rv->state == VERSION_READY)
                 continue;
-            if (!told)
+            if (!logged)
                 buf_addf(out, "load failed for model '%s': ", rm->name);
-            told = true;
+            logged = true;
             buf_addf(out, "version %lld is at %s state: %s;", (long long)rv->version,
                      version_state_name(rv->state), repo_version_reason(rv));
         }
-        if (told)
+        if (logged)
             buf_adds(out, "\n");
     }
 }

@@ -486,7 +486,7 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
  * since an embedder's callback may take its time. A helper does so, one for each model. Returns
  * whether answer_refused_late() is to be posted, without the lock.
  */
-NODISCARD static bool leave_refused_to_helper_locked(struct scheduler *s)
+NODISCARD static bool hand_refused_to_helper_locked(struct scheduler *s)
 {
     if (list_empty(&s->refused))
         return false;
@@ -505,15 +505,15 @@ static void on_scheduler_timer(struct deadline_timer *t)
     mutex_lock(&s->mu);
     if (s->ops->on_timer_locked)
         s->ops->on_timer_locked(s);
-    bool must_post = leave_refused_to_helper_locked(s);
+    bool must_post = hand_refused_to_helper_locked(s);
     while ((in = take_idle_instance_locked(s))) {
         /* Before the unlock, which would answer on this thread what has been refused by then. */
-        must_post |= leave_refused_to_helper_locked(s);
+        must_post |= hand_refused_to_helper_locked(s);
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
     }
     end_idle_workers_locked(s, clock_now_ns(s->clock));
-    must_post |= leave_refused_to_helper_locked(s);
+    must_post |= hand_refused_to_helper_locked(s);
     show_pending_locked(s);
     mutex_unlock(&s->mu);
     if (!must_post)

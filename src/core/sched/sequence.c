@@ -451,9 +451,9 @@ static void log_conflict_locked(struct sequence_scheduler *ss, const struct requ
 {
     char number[TEXT_OF_NUMBER];
     ss->n_conflicts++;
-    if (ss->conflict_told_ns && r->admitted.queue_ns - ss->conflict_told_ns < NS_PER_S)
+    if (ss->conflict_logged_ns && r->admitted.queue_ns - ss->conflict_logged_ns < NS_PER_S)
         return;
-    ss->conflict_told_ns = r->admitted.queue_ns;
+    ss->conflict_logged_ns = r->admitted.queue_ns;
     log_warn("sequence %s for model '%s' has a conflict. The sequence before did not end, and this "
              "one goes on in its place. (%" PRIu64 " so far)",
              id_text(&r->correlation_id, number), r->model->name, ss->n_conflicts);

@@ -147,7 +147,7 @@ struct sequence_scheduler {
     size_t n_in_slots, n_in_backlog; /* requests that wait */
     /* Direct: nothing is due while fewer wait in slots, in the backlog: hooks of tests. */
     size_t hold_below, hold_backlog_below;
-    uint64_t n_conflicts, conflict_told_ns;
+    uint64_t n_conflicts, conflict_logged_ns;
 };
 
 /* ---- For the strategies ---------------------------------------------------------------------- */

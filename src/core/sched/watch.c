@@ -117,7 +117,7 @@ struct status *watch_init(struct watch *w, struct model *m)
     w->pause_ns = MIN(first_ns, WATCH_WARN_MAX_NS);
     list_init(&w->late);
     mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
-    cond_init(&w->told);
+    cond_init(&w->reported);
     return NULL;
 }
 
@@ -128,9 +128,9 @@ void watch_done(struct watch *w)
     deadline_timer_done(&w->deadline_timer);
     mutex_lock(&w->mu);
     while (w->is_answering)
-        cond_wait(&w->told, &w->mu);
+        cond_wait(&w->reported, &w->mu);
     mutex_unlock(&w->mu);
-    cond_done(&w->told);
+    cond_done(&w->reported);
     mutex_done(&w->mu);
 }
 
@@ -358,7 +358,7 @@ static void look_at_call_locked(struct look *l, struct instance *in)
 static void look_at_late_locked(struct look *l)
 {
     struct watch *w = l->w;
-    struct watch_finding *told = NULL, *overdue = NULL;
+    struct watch_finding *warned = NULL, *overdue = NULL;
     LIST_FOR_EACH (link, &w->late) {
         struct request *r = LIST_ENTRY(link, struct request, watched.link);
         struct instance *in = r->watched.kept_by;
@@ -386,10 +386,10 @@ static void look_at_late_locked(struct look *l)
         }
         look_again_by(l, limit_ns);
         if (l->now_ns >= add_time_ns(r->watched.warn_from_ns, r->watched.warn_after_ns)) {
-            if (!told)
-                told = add_finding(l, in, r->watched.taken_ns, false);
+            if (!warned)
+                warned = add_finding(l, in, r->watched.taken_ns, false);
             /* Only the first one is joined, for its id in the log; the others are counted. */
-            told->n_unanswered += told->n_joined > 0 || join_request(told, r, in);
+            warned->n_unanswered += warned->n_joined > 0 || join_request(warned, r, in);
             r->watched.warn_after_ns =
                 next_warning_ns(r->watched.warn_from_ns, r->watched.warn_after_ns, l->now_ns);
         }
@@ -461,7 +461,7 @@ static void end_findings(struct control_job *job)
         struct watch_finding *all = TAKE(w->findings);
         w->is_answering = all;
         if (!all)
-            cond_broadcast(&w->told);
+            cond_broadcast(&w->reported);
         mutex_unlock(&w->mu);
         if (!all)
             break; /* from here on the watch may be gone, the model is not */
@@ -476,7 +476,7 @@ static void end_findings(struct control_job *job)
 }
 
 /* Whether end_findings() is to be posted, without the lock. */
-NODISCARD static bool leave_findings_to_helper_locked(struct watch *w, struct watch_finding *found)
+NODISCARD static bool hand_findings_to_helper_locked(struct watch *w, struct watch_finding *found)
 {
     mutex_assert_held(&w->mu);
     if (!found)
@@ -511,7 +511,7 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
     l.next_ns = MAX(l.next_ns, add_time_ns(now_ns, NS_PER_MS));
     if (l.next_ns != UINT64_MAX)
         deadline_timer_fire_by(&w->deadline_timer, l.next_ns);
-    bool must_post = leave_findings_to_helper_locked(w, l.findings);
+    bool must_post = hand_findings_to_helper_locked(w, l.findings);
     mutex_unlock(&w->mu);
     if (must_post) {
         w->answers.run = end_findings;

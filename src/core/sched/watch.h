@@ -59,7 +59,7 @@ struct watch {
     atomic_uint n_stuck; /* stuck instances; the model is not ready while there are any */
 
     struct mutex mu; /* level 550 in core/README.md */
-    struct cond told;
+    struct cond reported;
     /* Under mu. */
     struct list late; /* requests that the backend still has after its call has returned */
     size_t n_late;

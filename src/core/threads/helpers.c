@@ -16,14 +16,14 @@ void helpers_init(struct helpers *h)
 {
     memset(h, 0, sizeof(*h));
     mutex_init(&h->mu, HELPERS_LEVEL, "helpers.mu");
-    cond_init(&h->told);
+    cond_init(&h->notified);
 }
 
 void helpers_done(struct helpers *h)
 {
     if (h->has_threads)
         control_stop(&h->control);
-    cond_done(&h->told);
+    cond_done(&h->notified);
     mutex_done(&h->mu);
 }
 
@@ -54,10 +54,10 @@ void helpers_post(struct helpers *h, struct control_job *job)
         job->run(job);
 }
 
-void helpers_tell(struct helpers *h)
+void helpers_notify(struct helpers *h)
 {
     mutex_lock(&h->mu);
-    cond_broadcast(&h->told);
+    cond_broadcast(&h->notified);
     mutex_unlock(&h->mu);
 }
 
@@ -67,7 +67,7 @@ bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, struct 
     mutex_lock(&h->mu);
     bool in_time = true;
     while (in_time && !done(arg))
-        in_time = cond_wait_by_clock(&h->told, &h->mu, clock, until_ns);
+        in_time = cond_wait_by_clock(&h->notified, &h->mu, clock, until_ns);
     bool is_done = done(arg);
     mutex_unlock(&h->mu);
     return is_done;

@@ -24,7 +24,7 @@ struct clock;
 
 struct helpers {
     struct mutex mu; /* level 865 in core/README.md */
-    struct cond told;
+    struct cond notified;
     atomic_bool has_threads; /* set under mu, read without */
     struct control control;  /* its own, once there are threads */
 };
@@ -45,8 +45,8 @@ void helpers_post(struct helpers *h, struct control_job *job);
 /* helpers_control - NULL when the system has no room for a thread. */
 struct control *helpers_control(struct helpers *h);
 
-/* helpers_tell - wakes the threads in helpers_wait(): a job has changed what they wait for. */
-void helpers_tell(struct helpers *h);
+/* helpers_notify - wakes the threads in helpers_wait(): a job has changed what they wait for. */
+void helpers_notify(struct helpers *h);
 /* helpers_wait - waits until done(arg), which is called under mu, returns true. False: until_ns
  * of the clock has passed. */
 bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, struct clock *clock,

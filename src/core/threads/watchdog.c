@@ -100,15 +100,15 @@ static uint64_t look_at_execution(const struct watchdog *d, struct inline_watch 
     if (w->seen_ns != since_ns) {
         w->seen_ns = since_ns;
         w->cpu_ns = cpu_ns_of(tid);
-        w->told = false;
+        w->logged = false;
         return MAX(since_ns + WATCHDOG_LIMIT_NS, now_ns + AGAIN_NS);
     }
     uint64_t stood_ns = now_ns - MIN(since_ns, now_ns);
-    if (w->told)
+    if (w->logged)
         return now_ns + WATCHDOG_LIMIT_NS;
     if (stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
         return now_ns + AGAIN_NS;
-    w->told = true;
+    w->logged = true;
     d->on_long_execution(in, stood_ns);
     return now_ns + WATCHDOG_LIMIT_NS;
 }

@@ -47,7 +47,7 @@ struct inline_watch {
     /* The watchdog's: of the execution that it sees. */
     uint64_t seen_ns; /* its since_ns; 0: of none */
     uint64_t cpu_ns;  /* of the thread when it was first seen */
-    bool told;
+    bool logged;
 };
 
 /*

@@ -95,7 +95,7 @@ static struct status *watch_all(struct acceptor *a)
 static void pause_accepting(struct acceptor *a, const char *why)
 {
     struct loop *loop = &a->service->worker->loop;
-    if (!atomic_exchange_explicit(&a->service->listener->told, true, memory_order_relaxed))
+    if (!atomic_exchange_explicit(&a->service->listener->pause_logged, true, memory_order_relaxed))
         log_warn("no more connections are accepted for now: %s", why);
     watch_none(a);
     loop_set_timer(loop, &a->pause, loop_now_ns(loop) + PAUSE_NS);
@@ -184,9 +184,9 @@ static struct worker *with_longest_idle(const struct acceptor *a, uint64_t *ret_
     return best;
 }
 
-static void tell_shortage(struct listener *l)
+static void log_descriptor_shortage(struct listener *l)
 {
-    if (!atomic_exchange_explicit(&l->told_short, true, memory_order_relaxed))
+    if (!atomic_exchange_explicit(&l->shortage_logged, true, memory_order_relaxed))
         log_warn(
             "descriptors are running short: connections that are idle are closed for new ones");
 }
@@ -208,7 +208,7 @@ static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
     if (a->asked)
         upkeep_ask_close_idle(w, n - n_closed, before_ns);
     if (n_closed > 0 || a->asked)
-        tell_shortage(a->service->listener);
+        log_descriptor_shortage(a->service->listener);
     return n_closed;
 }
 
@@ -253,8 +253,8 @@ static bool begin_in_shortage(struct acceptor *a, int from)
     unsigned int n_wanted = n_used + MAX(MIN(n_waiting, (unsigned int)ACCEPTS_PER_ITERATION), 1U);
     unsigned int n_free = count_free(l, MAX(n_wanted, l->n_services));
     if (n_used == 0 && n_free >= MIN(l->n_services, (unsigned int)MAX_COUNTED)) {
-        atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
-        atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
+        atomic_store_explicit(&l->in_shortage, false, memory_order_relaxed);
+        atomic_store_explicit(&l->shortage_logged, false, memory_order_relaxed);
         a->room = n_free;
         return true;
     }
@@ -287,7 +287,7 @@ static void on_failure(struct acceptor *a, int err)
 {
     switch (err) {
     case EMFILE:
-        atomic_store_explicit(&a->service->listener->is_short, true, memory_order_relaxed);
+        atomic_store_explicit(&a->service->listener->in_shortage, true, memory_order_relaxed);
         break;
     case ENFILE: /* of the whole machine; ours are not short */
     case ENOMEM:
@@ -303,8 +303,8 @@ static void on_failure(struct acceptor *a, int err)
 static bool accept_one(struct acceptor *a, int from)
 {
     struct listener *l = a->service->listener;
-    bool is_short = atomic_load_explicit(&l->is_short, memory_order_relaxed);
-    if (UNLIKELY(is_short) && a->room == 0 && !begin_in_shortage(a, from))
+    bool in_shortage = atomic_load_explicit(&l->in_shortage, memory_order_relaxed);
+    if (UNLIKELY(in_shortage) && a->room == 0 && !begin_in_shortage(a, from))
         return false;
     int fd = -1, err = 0;
     bool has_slot = take_conn_slot(a);
@@ -321,12 +321,12 @@ static bool accept_one(struct acceptor *a, int from)
     if (UNLIKELY(a->room > 0))
         a->room--;
     if (UNLIKELY(fd >= l->first_reserved_fd)) {
-        atomic_store_explicit(&l->is_short, true, memory_order_relaxed);
+        atomic_store_explicit(&l->in_shortage, true, memory_order_relaxed);
         a->room = 0; /* somebody else has had it */
     }
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    atomic_store_explicit(&l->told, false, memory_order_relaxed);
+    atomic_store_explicit(&l->pause_logged, false, memory_order_relaxed);
     conn_give(a->service, acceptor_choose(a), fd);
     return true;
 }

@@ -32,10 +32,10 @@ struct listener {
     unsigned int n_reserved_fds;
 
     /* Any thread, relaxed. */
-    atomic_uint n_open;     /* connections, including those being accepted */
-    atomic_bool told;       /* the log line about a pause was written */
-    atomic_bool told_short; /* the log line about closed idle connections was written */
-    atomic_bool is_short;   /* descriptors are short: an acceptor makes room before it accepts */
+    atomic_uint n_open;          /* connections, including those being accepted */
+    atomic_bool pause_logged;    /* the log line about a pause was written */
+    atomic_bool shortage_logged; /* the log line about closed idle connections was written */
+    atomic_bool in_shortage; /* descriptors are short: an acceptor makes room before it accepts */
 
     atomic_bool accepts_in_shortage; /* an acceptor makes room; the others wait */
 };

@@ -338,7 +338,7 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
     }
 }
 
-static void tell_stuck(const struct net_server *s)
+static void log_stuck(const struct net_server *s)
 {
     for (unsigned int i = 0; i < s->n_services; i++) {
         if (!s->tallies[i].answered)
@@ -376,7 +376,7 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
     struct tally t = tally_workers(s, deadline_ns);
     bool answered = t.answered && (t.n_exchanges > 0 || detach_all(s, deadline_ns));
     if (!answered) {
-        tell_stuck(s);
+        log_stuck(s);
         *ret_end = NET_STUCK;
         return MAX(t.n_cut + t.n_conns, 1u);
     }

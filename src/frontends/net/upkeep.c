@@ -63,7 +63,7 @@ static bool is_exceeded(struct worker *w)
 }
 
 /* What the member tells the others: the greatest burden here. */
-static void tell_burden(struct worker *w)
+static void report_burden(struct worker *w)
 {
     bool stalled;
     struct conn *c = find_worst_conn(w, false, 0, NULL);
@@ -80,10 +80,10 @@ static void relieve_memory(struct worker *w)
     struct conn *c;
     while (lacks_memory(w) && (c = find_worst_conn(w, true, 0, NULL)))
         evict_worst(w, true, c, lacks_memory);
-    tell_burden(w);
+    report_burden(w);
     while (is_exceeded(w) && (c = find_worst_conn(w, false, 0, NULL))) {
         evict_worst(w, false, c, is_exceeded);
-        tell_burden(w);
+        report_burden(w);
     }
 }
 

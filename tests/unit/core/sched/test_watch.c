@@ -180,7 +180,7 @@ static void wait_told(void)
 {
     mutex_lock(&w->mu);
     while (w->is_answering)
-        cond_wait(&w->told, &w->mu);
+        cond_wait(&w->reported, &w->mu);
     mutex_unlock(&w->mu);
 }
 
