@@ -91,7 +91,7 @@ static double run_round(struct server *s, struct request *r)
     uint64_t start_ns = monotonic_ns(), n = n_responses;
     for (int i = 0; i < PER_ROUND; i++) {
         struct inline_budget budget = {.left_ns = NS_PER_S};
-        r->inline_budget = &budget;
+        r->maker.inline_budget = &budget;
         must(server_infer(s, r), "infer");
     }
     if (n_responses - n != PER_ROUND || n_released != n_responses) {

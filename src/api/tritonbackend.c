@@ -276,7 +276,7 @@ TRITONBACKEND_OutputBufferAttributes(TRITONBACKEND_Output *output,
 TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id)
 {
     NEED(request);
-    *id = to_request(request)->id;
+    *id = to_request(request)->maker.id;
     return NULL;
 }
 
@@ -292,12 +292,12 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *re
 {
     NEED(request);
     const struct request *r = to_request(request);
-    if (r->correlation_id.string)
+    if (r->maker.correlation_id.string)
         return as_status(status_new(STATUS_INVALID_ARG,
                                     "[request id: %s] correlation ID in request is not an unsigned "
                                     "int",
                                     request_log_name(r)));
-    *id = r->correlation_id.number;
+    *id = r->maker.correlation_id.number;
     return NULL;
 }
 
@@ -306,11 +306,11 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Reque
 {
     NEED(request);
     const struct request *r = to_request(request);
-    if (!r->correlation_id.string)
+    if (!r->maker.correlation_id.string)
         return as_status(status_new(STATUS_INVALID_ARG,
                                     "[request id: %s] correlation ID in request is not a string",
                                     request_log_name(r)));
-    *id = r->correlation_id.string;
+    *id = r->maker.correlation_id.string;
     return NULL;
 }
 
@@ -318,14 +318,14 @@ TRITONSERVER_Error *
 TRITONBACKEND_InferenceRequestTimeoutMicroseconds(TRITONBACKEND_Request *request, uint64_t *timeout)
 {
     NEED(request);
-    *timeout = to_request(request)->timeout_us;
+    *timeout = to_request(request)->maker.timeout_us;
     return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags)
 {
     NEED(request);
-    *flags = to_request(request)->flags;
+    *flags = to_request(request)->maker.flags;
     return NULL;
 }
 
@@ -333,7 +333,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *r
                                                         uint32_t *count)
 {
     NEED(request);
-    *count = to_request(request)->n_parameters;
+    *count = to_request(request)->maker.n_parameters;
     return NULL;
 }
 
@@ -344,9 +344,9 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *reques
 {
     NEED(request);
     const struct request *r = to_request(request);
-    if (index >= r->n_parameters)
-        return out_of_bounds("parameters", index, r->n_parameters);
-    const struct parameter *p = &r->parameters[index];
+    if (index >= r->maker.n_parameters)
+        return out_of_bounds("parameters", index, r->maker.n_parameters);
+    const struct parameter *p = &r->maker.parameters[index];
     *key = p->name;
     *type = (TRITONSERVER_ParameterType)p->type;
     *vvalue = p->type == PARAMETER_STRING ? (const void *)p->string : (const void *)&p->int64;
@@ -357,18 +357,19 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *reque
                                                     uint32_t *input_count)
 {
     NEED(request);
-    *input_count = to_request(request)->n_inputs + to_request(request)->seq.n_injected;
+    *input_count = to_request(request)->maker.n_inputs + to_request(request)->seq.n_injected;
     return NULL;
 }
 
 /* An input by its index, with the reference's text. */
 static struct status *input_at(const struct request *r, uint32_t index, struct input **ret_input)
 {
-    if (index >= r->n_inputs + r->seq.n_injected)
+    if (index >= r->maker.n_inputs + r->seq.n_injected)
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] out of bounds index %u: request has %u inputs",
-                          request_log_name(r), index, r->n_inputs + r->seq.n_injected);
-    *ret_input = index < r->n_inputs ? r->inputs[index] : r->seq.injected[index - r->n_inputs];
+                          request_log_name(r), index, r->maker.n_inputs + r->seq.n_injected);
+    *ret_input = index < r->maker.n_inputs ? r->maker.inputs[index]
+                                           : r->seq.injected[index - r->maker.n_inputs];
     return NULL;
 }
 
@@ -427,7 +428,7 @@ static uint32_t count_outputs(const struct request *r)
 {
     if (UNLIKELY(r->seq.padding))
         return 0;
-    return r->n_outputs ? r->n_outputs : r->model->n_outputs;
+    return r->maker.n_outputs ? r->maker.n_outputs : r->model->n_outputs;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
@@ -450,7 +451,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *reque
                                     "[request id: %s] out of bounds index %u: request has %u "
                                     "requested outputs",
                                     request_log_name(r), index, n));
-    *output_name = r->n_outputs ? r->outputs[index] : r->model->outputs[index].name;
+    *output_name = r->maker.n_outputs ? r->maker.outputs[index] : r->model->outputs[index].name;
     return NULL;
 }
 
@@ -477,7 +478,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
                                                TRITONSERVER_InferenceTrace **trace)
 {
     NEED(request);
-    *trace = as_trace(to_request(request)->trace);
+    *trace = as_trace(to_request(request)->maker.trace);
     return NULL;
 }
 

@@ -168,7 +168,7 @@ TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestId(TRITONSERVER_InferenceRequest *inference_request, const char **id)
 {
     NEED(inference_request);
-    *id = to_inner_request(inference_request)->id;
+    *id = to_inner_request(inference_request)->maker.id;
     return NULL;
 }
 
@@ -185,7 +185,7 @@ TRITONSERVER_InferenceRequestFlags(TRITONSERVER_InferenceRequest *inference_requ
                                    uint32_t *flags)
 {
     NEED(inference_request);
-    *flags = to_inner_request(inference_request)->flags;
+    *flags = to_inner_request(inference_request)->maker.flags;
     return NULL;
 }
 
@@ -194,7 +194,7 @@ TRITONSERVER_InferenceRequestSetFlags(TRITONSERVER_InferenceRequest *inference_r
                                       uint32_t flags)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->flags = flags;
+    to_inner_request(inference_request)->maker.flags = flags;
     return NULL;
 }
 
@@ -221,7 +221,7 @@ TRITONSERVER_InferenceRequestSetCorrelationId(TRITONSERVER_InferenceRequest *inf
                                               uint64_t correlation_id)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->correlation_id =
+    to_inner_request(inference_request)->maker.correlation_id =
         (struct correlation_id){.number = correlation_id};
     return NULL;
 }
@@ -257,7 +257,7 @@ TRITONSERVER_InferenceRequestPriority(TRITONSERVER_InferenceRequest *inference_r
                                       uint32_t *priority)
 {
     NEED(inference_request);
-    uint64_t value = to_inner_request(inference_request)->priority;
+    uint64_t value = to_inner_request(inference_request)->maker.priority;
     if (value > UINT32_MAX)
         return as_status(status_new(STATUS_INVALID_ARG,
                                     "request priority %llu does not fit into 32 bits",
@@ -271,7 +271,7 @@ TRITONSERVER_InferenceRequestPriorityUInt64(TRITONSERVER_InferenceRequest *infer
                                             uint64_t *priority)
 {
     NEED(inference_request);
-    *priority = to_inner_request(inference_request)->priority;
+    *priority = to_inner_request(inference_request)->maker.priority;
     return NULL;
 }
 
@@ -287,7 +287,7 @@ TRITONSERVER_InferenceRequestSetPriorityUInt64(TRITONSERVER_InferenceRequest *in
                                                uint64_t priority)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->priority = priority;
+    to_inner_request(inference_request)->maker.priority = priority;
     return NULL;
 }
 
@@ -296,7 +296,7 @@ TRITONSERVER_InferenceRequestTimeoutMicroseconds(TRITONSERVER_InferenceRequest *
                                                  uint64_t *timeout_us)
 {
     NEED(inference_request);
-    *timeout_us = to_inner_request(inference_request)->timeout_us;
+    *timeout_us = to_inner_request(inference_request)->maker.timeout_us;
     return NULL;
 }
 
@@ -304,7 +304,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t timeout_us)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->timeout_us = timeout_us;
+    to_inner_request(inference_request)->maker.timeout_us = timeout_us;
     return NULL;
 }
 
@@ -352,10 +352,11 @@ TRITONSERVER_InferenceRequestRemoveInput(TRITONSERVER_InferenceRequest *inferenc
     if (!in)
         return as_status(no_such_input(r, name));
     uint32_t i = 0;
-    while (r->inputs[i] != in)
+    while (r->maker.inputs[i] != in)
         i++;
-    r->n_inputs--;
-    memmove(&r->inputs[i], &r->inputs[i + 1], (r->n_inputs - i) * sizeof(struct input *));
+    r->maker.n_inputs--;
+    memmove(&r->maker.inputs[i], &r->maker.inputs[i + 1],
+            (r->maker.n_inputs - i) * sizeof(struct input *));
     return NULL;
 }
 
@@ -363,7 +364,7 @@ TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestRemoveAllInputs(TRITONSERVER_InferenceRequest *inference_request)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->n_inputs = 0;
+    to_inner_request(inference_request)->maker.n_inputs = 0;
     return NULL;
 }
 
@@ -451,10 +452,11 @@ TRITONSERVER_InferenceRequestRemoveRequestedOutput(TRITONSERVER_InferenceRequest
     NEED(inference_request);
     NEED(name);
     struct request *r = to_inner_request(inference_request);
-    for (uint32_t i = 0; i < r->n_outputs; i++) {
-        if (strcmp(r->outputs[i], name) == 0) {
-            r->n_outputs--;
-            memmove(&r->outputs[i], &r->outputs[i + 1], (r->n_outputs - i) * sizeof(r->outputs[0]));
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
+        if (strcmp(r->maker.outputs[i], name) == 0) {
+            r->maker.n_outputs--;
+            memmove(&r->maker.outputs[i], &r->maker.outputs[i + 1],
+                    (r->maker.n_outputs - i) * sizeof(r->maker.outputs[0]));
             break;
         }
     }
@@ -465,7 +467,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
     TRITONSERVER_InferenceRequest *inference_request)
 {
     NEED(inference_request);
-    to_inner_request(inference_request)->n_outputs = 0;
+    to_inner_request(inference_request)->maker.n_outputs = 0;
     return NULL;
 }
 
@@ -560,15 +562,15 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     bool idle = atomic_load_explicit(&a->request.life.stage, memory_order_acquire) == REQUEST_IDLE;
     if (idle) {
         request_compact(&a->request);
-        a->request.trace = to_trace(trace);
+        a->request.maker.trace = to_trace(trace);
     }
     struct inline_budget *budget = embedder_budget_begin(to_server(server)->embedder_budgets);
     if (idle)
-        a->request.inline_budget = budget;
+        a->request.maker.inline_budget = budget;
     struct status *st = server_infer(to_server(server), &a->request);
     embedder_budget_end(budget);
     if (st && idle)
-        a->request.trace = NULL; /* a request that was not accepted leaves it to the caller */
+        a->request.maker.trace = NULL; /* a request that was not accepted leaves it to the caller */
     return as_status(st);
 }
 

@@ -236,18 +236,19 @@ static void prepare(struct asked *a, unsigned int *seed, struct inline_budget *b
     fake_request_make(&a->fake, &storm.model);
     struct request *r = &a->fake.request;
     r->ops = &ops;
-    r->inline_budget = budget;
-    r->priority = any(seed, MAX_LEVELS + 3); /* also 0 and levels that do not exist */
-    r->timeout_us = asked_us[any(seed, 5)];
+    r->maker.inline_budget = budget;
+    r->maker.priority = any(seed, MAX_LEVELS + 3); /* also 0 and levels that do not exist */
+    r->maker.timeout_us = asked_us[any(seed, 5)];
     a->rows = p->max_batch ? 1 + any(seed, p->max_batch) : 1;
     a->width = 1 + any(seed, 2);
     a->has_more = any(seed, 4) == 0;
-    a->level = p->n_levels && r->priority && r->priority <= p->n_levels ? (uint32_t)r->priority
-               : p->n_levels                                            ? 2
-                                                                        : 0;
+    a->level = p->n_levels && r->maker.priority && r->maker.priority <= p->n_levels
+                   ? (uint32_t)r->maker.priority
+               : p->n_levels ? 2
+                             : 0;
     a->late_us = p->timeout_us;
-    if (p->timeout_us && p->override && r->timeout_us && r->timeout_us < p->timeout_us)
-        a->late_us = r->timeout_us;
+    if (p->timeout_us && p->override && r->maker.timeout_us && r->maker.timeout_us < p->timeout_us)
+        a->late_us = r->maker.timeout_us;
     a->cancelled = false;
     atomic_init(&a->n_executed, 0);
     bool reversed = any(seed, 2);

@@ -129,8 +129,8 @@ static void compare(const struct infer_message *m, const Inference__ModelInferRe
 /* The decoded values of what protobuf-c has as 32-bit integers or floats. */
 static void compare_values(const struct request *r, const Inference__ModelInferRequest *theirs)
 {
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        const struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        const struct input *in = r->maker.inputs[i];
         const Inference__InferTensorContents *c = theirs->inputs[i]->contents;
         if (!c || in->size_bytes == 0)
             continue;

@@ -81,8 +81,8 @@ static void describe(const struct exchange *x, const struct status *st, struct b
         buf_addf(out, "%d %s", (int)status_code(st), status_message(st));
         return;
     }
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        const struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        const struct input *in = r->maker.inputs[i];
         buf_addf(out, "%s %d raw %d, %zu bytes", in->name, (int)in->dtype, in->raw, in->size_bytes);
         for (uint32_t k = 0; k < in->n_dims; k++)
             buf_addf(out, " %lld", (long long)in->shape[k]);
@@ -90,10 +90,11 @@ static void describe(const struct exchange *x, const struct status *st, struct b
             buf_add(out, in->buffers[0].base, in->buffers[0].size_bytes);
     }
     for (uint32_t i = 0; i < call->n_requested_outputs; i++)
-        buf_addf(out, "%s %s %d", r->outputs[i], call->requested_outputs[i].name,
+        buf_addf(out, "%s %s %d", r->maker.outputs[i], call->requested_outputs[i].name,
                  call->requested_outputs[i].binary);
-    buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->n_inputs, r->n_outputs,
-             r->n_parameters, call->binary_default, r->flags, r->id);
+    buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->maker.n_inputs,
+             r->maker.n_outputs, r->maker.n_parameters, call->binary_default, r->maker.flags,
+             r->maker.id);
 }
 
 static void parse(const uint8_t *data, size_t size, struct buf *description)

@@ -288,8 +288,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         given[i] = batch[i];
         if (batch[i]->seq.states)
             in->model->scheduler_ops->fill_states(batch[i]);
-        for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
-            *ret_bytes += batch[i]->inputs[j]->size_bytes;
+        for (uint32_t j = 0; j < batch[i]->maker.n_inputs; j++)
+            *ret_bytes += batch[i]->maker.inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->life.taken_by, in, memory_order_relaxed);
         atomic_store_explicit(&batch[i]->life.stage, REQUEST_EXECUTING, memory_order_release);
         trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);

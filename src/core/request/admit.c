@@ -98,18 +98,18 @@ static struct status *check_raw(struct request *r, bool *ret_raw)
 {
     struct model *m = r->model;
     bool raw = false;
-    for (uint32_t i = 0; i < r->n_inputs; i++)
-        raw |= r->inputs[i]->raw;
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++)
+        raw |= r->maker.inputs[i]->raw;
     *ret_raw = raw;
     if (LIKELY(!raw))
         return NULL;
-    if (r->n_inputs != 1 || m->n_inputs != 1)
+    if (r->maker.n_inputs != 1 || m->n_inputs != 1)
         return misfit(r,
                       "Raw request must only have 1 input (found %u) to be deduced but got %u "
                       "inputs in '%s' model configuration",
-                      r->n_inputs, m->n_inputs, m->name);
+                      r->maker.n_inputs, m->n_inputs, m->name);
 
-    struct input *in = r->inputs[0];
+    struct input *in = r->maker.inputs[0];
     in->dtype = m->inputs[0].dtype;
     in->raw = false; /* a request that is sent again has its shape */
     return deduce_raw_shape(r, in, &m->inputs[0]);
@@ -123,8 +123,8 @@ static struct status *wrong_input_count(struct request *r)
     AUTO(buf) got = BUF_INIT(MAX_TEXT);
     AUTO(buf) missing = BUF_INIT(MAX_TEXT);
 
-    for (uint32_t i = 0; i < r->n_inputs; i++)
-        buf_addf(&got, "%s'%s'", i ? "," : "", r->inputs[i]->name);
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++)
+        buf_addf(&got, "%s'%s'", i ? "," : "", r->maker.inputs[i]->name);
     for (uint32_t i = 0; i < m->n_inputs; i++) {
         if (!m->inputs[i].optional && !request_find_input(r, m->inputs[i].name))
             buf_addf(&missing, "%s'%s'", missing.size ? "," : "[", m->inputs[i].name);
@@ -134,27 +134,27 @@ static struct status *wrong_input_count(struct request *r)
         return misfit(r,
                       "expected %u inputs but got %u inputs for model '%s'. Got input(s) [%s], but "
                       "missing required input(s) %s]. Please provide all required input(s).",
-                      m->n_inputs, r->n_inputs, m->name, buf_text(&got), buf_text(&missing));
+                      m->n_inputs, r->maker.n_inputs, m->name, buf_text(&got), buf_text(&missing));
     return misfit(r,
                   "expected number of inputs between %u and %u but got %u inputs for model '%s'. "
                   "Got input(s) [%s], but missing required input(s) %s]. Please provide all "
                   "required input(s).",
-                  m->n_required_inputs, m->n_inputs, r->n_inputs, m->name, buf_text(&got),
+                  m->n_required_inputs, m->n_inputs, r->maker.n_inputs, m->name, buf_text(&got),
                   buf_text(&missing));
 }
 
 static struct status *check_names(struct request *r, bool raw)
 {
     struct model *m = r->model;
-    for (uint32_t i = 0; i < r->n_outputs; i++) {
-        if (!model_find_output(m, r->outputs[i]))
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
+        if (!model_find_output(m, r->maker.outputs[i]))
             return status_new(STATUS_INVALID_ARG, "unexpected inference output '%s' for model '%s'",
-                              r->outputs[i], m->name);
+                              r->maker.outputs[i], m->name);
     }
-    if (r->n_inputs > m->n_inputs || r->n_inputs < m->n_required_inputs)
+    if (r->maker.n_inputs > m->n_inputs || r->maker.n_inputs < m->n_required_inputs)
         return wrong_input_count(r);
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        struct input *in = r->maker.inputs[i];
         in->spec = raw ? &m->inputs[0] : model_find_input(m, in->name);
         if (!in->spec)
             return status_new(STATUS_INVALID_ARG, "unexpected inference input '%s' for model '%s'",
@@ -170,8 +170,8 @@ static struct status *check_batch(struct request *r)
     if (!m->batching)
         return NULL;
 
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        struct input *in = r->maker.inputs[i];
         if (in->n_dims == 0)
             return misfit(r, "input '%s' has no shape but model requires batch dimension for '%s'",
                           in->name, m->name);
@@ -370,7 +370,7 @@ static struct status *check_bytes(struct request *r, struct input *in)
 static struct status *check_correlation_id(const struct request *r)
 {
     const struct model *m = r->model;
-    enum dtype given = r->correlation_id.string ? DTYPE_BYTES : DTYPE_UINT64;
+    enum dtype given = r->maker.correlation_id.string ? DTYPE_BYTES : DTYPE_UINT64;
     if (LIKELY(m->corrid == DTYPE_INVALID) || (given == DTYPE_BYTES) == (m->corrid == DTYPE_BYTES))
         return NULL;
     return misfit(r,
@@ -389,13 +389,13 @@ struct status *request_admit(struct request *r)
         st = check_names(r, raw);
     if (!st)
         st = check_batch(r);
-    for (uint32_t i = 0; !st && i < r->n_inputs; i++)
-        st = check_input_shape(r, r->inputs[i]);
-    for (uint32_t i = 0; !st && i < r->n_inputs; i++)
-        st = check_bytes(r, r->inputs[i]);
+    for (uint32_t i = 0; !st && i < r->maker.n_inputs; i++)
+        st = check_input_shape(r, r->maker.inputs[i]);
+    for (uint32_t i = 0; !st && i < r->maker.n_inputs; i++)
+        st = check_bytes(r, r->maker.inputs[i]);
     if (!st)
         st = check_correlation_id(r);
     if (raw && !st)
-        r->inputs[0]->name = r->inputs[0]->spec->name; /* as the backend knows it */
+        r->maker.inputs[0]->name = r->maker.inputs[0]->spec->name; /* as the backend knows it */
     return st;
 }

@@ -289,7 +289,7 @@ struct status *response_send(struct response *resp, uint32_t flags, struct statu
     struct request *r = resp->request;
     if (!error)
         error = response_check(resp);
-    for (uint32_t i = 0; UNLIKELY(r->trace != NULL) && !error && i < resp->n_outputs; i++)
+    for (uint32_t i = 0; UNLIKELY(r->maker.trace != NULL) && !error && i < resp->n_outputs; i++)
         trace_output(r, resp->outputs[i]);
     resp->error = error;
     resp->sent = true;

@@ -28,7 +28,7 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
     r->ops = ops;
     r->model = model;
     r->pool = pool;
-    r->id = "";
+    r->maker.id = "";
     arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, model->owner);
     list_init(&r->queue.link);
     atomic_init(&r->life.refs, 1);
@@ -73,28 +73,28 @@ struct parameter *parameter_append(struct arena *a, struct parameter **items, ui
 static struct status *input_append(struct request *r, const char *name, size_t name_length,
                                    struct input **ret_input)
 {
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        if (strncmp(r->inputs[i]->name, name, name_length) == 0 &&
-            r->inputs[i]->name[name_length] == '\0')
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        if (strncmp(r->maker.inputs[i]->name, name, name_length) == 0 &&
+            r->maker.inputs[i]->name[name_length] == '\0')
             return status_new(STATUS_INVALID_ARG,
                               "[request id: %s] input '%.*s' already exists in request",
                               request_log_name(r), (int)name_length, name);
     }
 
-    struct input **inputs =
-        arena_grow(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
+    struct input **inputs = arena_grow(&r->arena, r->maker.inputs, r->maker.n_inputs,
+                                       &r->maker.input_capacity, sizeof(*inputs));
     if (!inputs)
         return status_no_memory();
-    r->inputs = inputs;
+    r->maker.inputs = inputs;
 
     struct input *in = arena_alloc(&r->arena, sizeof(*in));
-    const char *own = model_input_name(r->model, r->n_inputs, name, name_length);
+    const char *own = model_input_name(r->model, r->maker.n_inputs, name, name_length);
     if (!own)
         own = arena_strndup(&r->arena, name, name_length);
     if (!in || !own)
         return status_no_memory();
     *in = (struct input){.name = own, .request = r, .buffers = &in->first, .buffer_capacity = 1};
-    inputs[r->n_inputs++] = in;
+    inputs[r->maker.n_inputs++] = in;
     *ret_input = in;
     return NULL;
 }
@@ -139,7 +139,7 @@ struct status *request_add_input(struct request *r, const char *name, size_t nam
     in->n_dims = (uint32_t)n_dims;
     in->shape = arena_dup(&r->arena, shape, n_dims * sizeof(*shape));
     if (!in->shape) {
-        r->n_inputs--;
+        r->maker.n_inputs--;
         return status_no_memory();
     }
     *ret_input = in;
@@ -160,9 +160,9 @@ struct status *request_add_raw_input(struct request *r, const char *name, size_t
 
 struct input *request_find_input(const struct request *r, const char *name)
 {
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        if (r->inputs[i]->name == name || strcmp(r->inputs[i]->name, name) == 0)
-            return r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        if (r->maker.inputs[i]->name == name || strcmp(r->maker.inputs[i]->name, name) == 0)
+            return r->maker.inputs[i];
     }
     return NULL;
 }
@@ -193,27 +193,29 @@ struct status *request_add_data(struct request *r, struct input *in,
 
 struct status *request_add_output(struct request *r, const char *name, size_t name_length)
 {
-    for (uint32_t i = 0; i < r->n_outputs; i++) {
-        if (strncmp(r->outputs[i], name, name_length) == 0 && r->outputs[i][name_length] == '\0')
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
+        if (strncmp(r->maker.outputs[i], name, name_length) == 0 &&
+            r->maker.outputs[i][name_length] == '\0')
             return status_new(STATUS_INVALID_ARG,
                               "[request id: %s] output '%.*s' already exists in request",
                               request_log_name(r), (int)name_length, name);
     }
-    const char **outputs =
-        arena_grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
-    const char *own = model_output_name(r->model, r->n_outputs, name, name_length);
+    const char **outputs = arena_grow(&r->arena, r->maker.outputs, r->maker.n_outputs,
+                                      &r->maker.output_capacity, sizeof(*outputs));
+    const char *own = model_output_name(r->model, r->maker.n_outputs, name, name_length);
     if (!own)
         own = arena_strndup(&r->arena, name, name_length);
     if (!outputs || !own)
         return status_no_memory();
-    r->outputs = outputs;
-    outputs[r->n_outputs++] = own;
+    r->maker.outputs = outputs;
+    outputs[r->maker.n_outputs++] = own;
     return NULL;
 }
 
 struct status *request_add_parameter(struct request *r, const struct parameter *p)
 {
-    if (!parameter_append(&r->arena, &r->parameters, &r->n_parameters, &r->parameter_capacity, p))
+    if (!parameter_append(&r->arena, &r->maker.parameters, &r->maker.n_parameters,
+                          &r->maker.parameter_capacity, p))
         return status_no_memory();
     return NULL;
 }
@@ -223,7 +225,7 @@ struct status *request_set_id(struct request *r, const char *id, size_t length)
     char *copy = arena_strndup(&r->arena, id, length);
     if (!copy)
         return status_no_memory();
-    r->id = copy;
+    r->maker.id = copy;
     return NULL;
 }
 
@@ -236,13 +238,13 @@ struct status *request_set_correlation_string(struct request *r, const char *id,
     char *copy = arena_strndup(&r->arena, id, length);
     if (!copy)
         return status_no_memory();
-    r->correlation_id = (struct correlation_id){.string = copy};
+    r->maker.correlation_id = (struct correlation_id){.string = copy};
     return NULL;
 }
 
 const char *request_log_name(const struct request *r)
 {
-    return r->id[0] ? r->id : "<id_unknown>";
+    return r->maker.id[0] ? r->maker.id : "<id_unknown>";
 }
 
 /* ------------------------------------------------------------------------ an object used again */
@@ -278,33 +280,35 @@ static struct input *copy_input(struct arena *a, const struct input *in)
 
 static bool copy_parts(struct request *to, struct arena *a, const struct request *from)
 {
-    const char *string = from->correlation_id.string;
-    to->id = from->id[0] ? arena_strndup(a, from->id, strlen(from->id)) : "";
-    to->correlation_id.string = string ? arena_strndup(a, string, strlen(string)) : NULL;
-    if (!to->id || (string && !to->correlation_id.string))
+    const char *string = from->maker.correlation_id.string;
+    to->maker.id =
+        from->maker.id[0] ? arena_strndup(a, from->maker.id, strlen(from->maker.id)) : "";
+    to->maker.correlation_id.string = string ? arena_strndup(a, string, strlen(string)) : NULL;
+    if (!to->maker.id || (string && !to->maker.correlation_id.string))
         return false;
 
-    to->n_parameters = to->parameter_capacity = 0;
-    to->parameters = NULL;
-    for (uint32_t i = 0; i < from->n_parameters; i++) {
-        if (!parameter_append(a, &to->parameters, &to->n_parameters, &to->parameter_capacity,
-                              &from->parameters[i]))
+    to->maker.n_parameters = to->maker.parameter_capacity = 0;
+    to->maker.parameters = NULL;
+    for (uint32_t i = 0; i < from->maker.n_parameters; i++) {
+        if (!parameter_append(a, &to->maker.parameters, &to->maker.n_parameters,
+                              &to->maker.parameter_capacity, &from->maker.parameters[i]))
             return false;
     }
-    to->inputs = arena_alloc(a, from->n_inputs * sizeof(*to->inputs));
-    to->outputs = arena_alloc(a, from->n_outputs * sizeof(*to->outputs));
-    if (!to->inputs || !to->outputs)
+    to->maker.inputs = arena_alloc(a, from->maker.n_inputs * sizeof(*to->maker.inputs));
+    to->maker.outputs = arena_alloc(a, from->maker.n_outputs * sizeof(*to->maker.outputs));
+    if (!to->maker.inputs || !to->maker.outputs)
         return false;
-    to->input_capacity = from->n_inputs;
-    to->output_capacity = from->n_outputs;
-    for (uint32_t i = 0; i < from->n_inputs; i++) {
-        to->inputs[i] = copy_input(a, from->inputs[i]);
-        if (!to->inputs[i])
+    to->maker.input_capacity = from->maker.n_inputs;
+    to->maker.output_capacity = from->maker.n_outputs;
+    for (uint32_t i = 0; i < from->maker.n_inputs; i++) {
+        to->maker.inputs[i] = copy_input(a, from->maker.inputs[i]);
+        if (!to->maker.inputs[i])
             return false;
     }
-    for (uint32_t i = 0; i < from->n_outputs; i++) {
-        to->outputs[i] = arena_strndup(a, from->outputs[i], strlen(from->outputs[i]));
-        if (!to->outputs[i])
+    for (uint32_t i = 0; i < from->maker.n_outputs; i++) {
+        to->maker.outputs[i] =
+            arena_strndup(a, from->maker.outputs[i], strlen(from->maker.outputs[i]));
+        if (!to->maker.outputs[i])
             return false;
     }
     return true;
@@ -322,15 +326,15 @@ void request_compact(struct request *r)
         arena_reset(&fresh); /* no memory for that: it goes on as it is */
         return;
     }
-    r->id = parts.id;
-    r->correlation_id.string = parts.correlation_id.string;
-    r->inputs = parts.inputs;
-    r->input_capacity = parts.input_capacity;
-    r->outputs = parts.outputs;
-    r->output_capacity = parts.output_capacity;
-    r->parameters = parts.parameters;
-    r->n_parameters = parts.n_parameters;
-    r->parameter_capacity = parts.parameter_capacity;
+    r->maker.id = parts.maker.id;
+    r->maker.correlation_id.string = parts.maker.correlation_id.string;
+    r->maker.inputs = parts.maker.inputs;
+    r->maker.input_capacity = parts.maker.input_capacity;
+    r->maker.outputs = parts.maker.outputs;
+    r->maker.output_capacity = parts.maker.output_capacity;
+    r->maker.parameters = parts.maker.parameters;
+    r->maker.n_parameters = parts.maker.n_parameters;
+    r->maker.parameter_capacity = parts.maker.parameter_capacity;
     arena_reset(&r->arena);
     r->arena = fresh;
     r->compact_above_bytes = 2 * fresh.chunk_bytes_total;

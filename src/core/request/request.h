@@ -4,7 +4,7 @@
  * backend, and answered exactly once. This is TRITONSERVER_InferenceRequest and
  * TRITONBACKEND_Request.
  *
- * Making one: request_init(), then the request_add_… and the fields marked "maker", then
+ * Making one: request_init(), then the request_add_… and the fields of `maker`, then
  * server_infer(). All strings and arrays live in the request's arena, or outlive the request.
  *
  *     struct request r;                    embedded in the maker's own object
@@ -169,6 +169,25 @@ enum request_stage { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_EXECUTING, REQUEST_RE
  * it was beyond the execution limit. */
 enum { REQUEST_KEPT = 1, REQUEST_OVERDUE = 2 };
 
+/* The maker's, until server_infer(); constant from then on, but for the trace, and for flags and id
+ * while the request belongs to a sequence (sched/sequence.c). */
+struct maker_part {
+    void *data;                          /* the maker's own */
+    struct inline_budget *inline_budget; /* NULL: never inline */
+    struct trace *trace; /* NULL: none; taken when the model accepts or refuses the request */
+    const char *id;      /* never NULL */
+    uint32_t flags;      /* REQUEST_SEQUENCE_… */
+    struct correlation_id correlation_id;
+    uint64_t priority;
+    uint64_t timeout_us;
+    uint32_t n_inputs, input_capacity;
+    struct input **inputs;
+    uint32_t n_outputs, output_capacity;
+    const char **outputs; /* requested; none = all */
+    uint32_t n_parameters, parameter_capacity;
+    struct parameter *parameters;
+};
+
 /* What server_infer() finds out of a request. Constant once a scheduler has it, but for queue_ns.
  */
 struct admitted_part {
@@ -243,22 +262,7 @@ struct request {
     struct arena arena;
     size_t compact_above_bytes; /* request_compact() */
 
-    /* The maker's, until server_infer(). */
-    void *maker_data;
-    struct inline_budget *inline_budget; /* NULL: never inline */
-    struct trace *trace; /* NULL: none; taken when the model accepts or refuses the request */
-    const char *id;      /* never NULL */
-    uint32_t flags;      /* REQUEST_SEQUENCE_… */
-    struct correlation_id correlation_id;
-    uint64_t priority;
-    uint64_t timeout_us;
-    uint32_t n_inputs, input_capacity;
-    struct input **inputs;
-    uint32_t n_outputs, output_capacity;
-    const char **outputs; /* requested; none = all */
-    uint32_t n_parameters, parameter_capacity;
-    struct parameter *parameters;
-
+    struct maker_part maker;
     struct admitted_part admitted;
     struct queue_part queue;
     struct order_part order;
@@ -279,7 +283,7 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
 /* request_names_sequence - does the request have a correlation id? */
 static inline bool request_names_sequence(const struct request *r)
 {
-    const struct correlation_id *id = &r->correlation_id;
+    const struct correlation_id *id = &r->maker.correlation_id;
     return id->string ? id->string[0] : id->number != 0;
 }
 

@@ -12,10 +12,10 @@
 
 void trace_begin(struct request *r)
 {
-    struct trace *t = r->trace;
+    struct trace *t = r->maker.trace;
     if (LIKELY(!t))
         return;
-    trace_set_request(t, r->model->name, r->model->version, r->id);
+    trace_set_request(t, r->model->name, r->model->version, r->maker.id);
     trace_report(t, TRACE_REQUEST_START, r->admitted.start_ns);
     trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
     trace_report(t, TRACE_QUEUE_START, r->admitted.queue_ns);
@@ -23,22 +23,22 @@ void trace_begin(struct request *r)
 
 void trace_end(struct request *r)
 {
-    struct trace *t = r->trace;
+    struct trace *t = r->maker.trace;
     if (LIKELY(!t))
         return;
-    r->trace = NULL;
+    r->maker.trace = NULL;
     trace_report(t, TRACE_REQUEST_END, clock_now_ns(r->model->clock));
     t->ops->release(t);
 }
 
 void trace_inputs(struct request *r, enum trace_activity activity)
 {
-    struct trace *t = r->trace;
+    struct trace *t = r->maker.trace;
     if (LIKELY(!t) || !(t->level & TRACE_TENSORS) || !t->ops->tensor)
         return;
     mutex_assert_none_held();
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        const struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        const struct input *in = r->maker.inputs[i];
         for (uint32_t j = 0; j < in->n_buffers; j++) {
             const struct tensor_buffer *b = &in->buffers[j];
             const struct trace_tensor what = {
@@ -58,7 +58,7 @@ void trace_inputs(struct request *r, enum trace_activity activity)
 
 void trace_output(struct request *r, const struct output *out)
 {
-    struct trace *t = r->trace;
+    struct trace *t = r->maker.trace;
     if (LIKELY(!t) || !(t->level & TRACE_TENSORS) || !t->ops->tensor)
         return;
     mutex_assert_none_held();
@@ -78,7 +78,7 @@ void trace_output(struct request *r, const struct output *out)
 void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
                    uint64_t compute_end_ns, uint64_t exec_end_ns)
 {
-    struct trace *t = r->trace;
+    struct trace *t = r->maker.trace;
     if (LIKELY(!t))
         return;
     trace_report(t, TRACE_COMPUTE_START, exec_start_ns);

@@ -62,7 +62,7 @@ struct status *response_make(struct request *r, struct response **ret_response)
         return status_no_memory();
     memset(resp, 0, sizeof(*resp));
     resp->request = r;
-    resp->id = r->id;
+    resp->id = r->maker.id;
     request_ref(r);
     list_init(&resp->link);
     arena_init(&resp->arena, resp + 1, bytes - sizeof(*resp), MAX_ARENA_BYTES, r->pool,

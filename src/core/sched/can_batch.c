@@ -14,12 +14,12 @@
 static const struct input *find_counterpart(const struct request *a, const struct request *b,
                                             uint32_t i)
 {
-    const struct tensor_spec *spec = b->inputs[i]->spec;
-    if (a->inputs[i]->spec == spec)
-        return a->inputs[i];
-    for (uint32_t j = 0; j < a->n_inputs; j++) {
-        if (a->inputs[j]->spec == spec)
-            return a->inputs[j];
+    const struct tensor_spec *spec = b->maker.inputs[i]->spec;
+    if (a->maker.inputs[i]->spec == spec)
+        return a->maker.inputs[i];
+    for (uint32_t j = 0; j < a->maker.n_inputs; j++) {
+        if (a->maker.inputs[j]->spec == spec)
+            return a->maker.inputs[j];
     }
     return NULL;
 }
@@ -29,11 +29,11 @@ bool requests_can_batch(const struct request *a, const struct request *b)
     const struct model *m = a->model;
     if (!m->compares_inputs)
         return true;
-    if (a->n_inputs != b->n_inputs)
+    if (a->maker.n_inputs != b->maker.n_inputs)
         return false;
     uint32_t batch_dims = m->batching;
-    for (uint32_t i = 0; i < b->n_inputs; i++) {
-        const struct input *x = find_counterpart(a, b, i), *y = b->inputs[i];
+    for (uint32_t i = 0; i < b->maker.n_inputs; i++) {
+        const struct input *x = find_counterpart(a, b, i), *y = b->maker.inputs[i];
         if (!x)
             return false;
         size_t bytes = (y->n_dims - batch_dims) * sizeof(*y->shape);

@@ -54,10 +54,10 @@ void controls_init(struct controls *c, const Inference__ModelSequenceBatching *c
 static size_t put_id(enum dtype dtype, const struct request *r, struct control_inputs *to)
 {
     if (dtype != DTYPE_BYTES) {
-        to->id.number = htole64(r->correlation_id.number);
+        to->id.number = htole64(r->maker.correlation_id.number);
         return dtype_size(dtype);
     }
-    const char *text = r->correlation_id.string ? r->correlation_id.string : "";
+    const char *text = r->maker.correlation_id.string ? r->maker.correlation_id.string : "";
     size_t length = strnlen(text, MAX_ID_BYTES);
     to->id.text.length = htole32((uint32_t)length);
     memcpy(to->id.text.bytes, text, length);
@@ -68,9 +68,9 @@ static bool is_control_true(const struct control_spec *c, const struct request *
 {
     switch (c->kind) {
     case KIND(START):
-        return ready && (r->flags & REQUEST_SEQUENCE_START);
+        return ready && (r->maker.flags & REQUEST_SEQUENCE_START);
     case KIND(END):
-        return ready && (r->flags & REQUEST_SEQUENCE_END);
+        return ready && (r->maker.flags & REQUEST_SEQUENCE_END);
     default:
         return ready;
     }

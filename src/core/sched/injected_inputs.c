@@ -75,7 +75,7 @@ struct status *injected_inputs_attach(struct injected_inputs *injected, struct r
 {
     bool first = injected->states == NULL;
     struct status *st = make_injected_inputs(injected);
-    if (!st && injected->states && (first || (r->flags & REQUEST_SEQUENCE_START)))
+    if (!st && injected->states && (first || (r->maker.flags & REQUEST_SEQUENCE_START)))
         st = states_begin(injected->states);
     if (!st)
         attach_injected_inputs(injected, r, true);

@@ -142,8 +142,8 @@ NODISCARD static struct status *add_zero_input(struct request *r, const struct i
 static size_t find_largest_bytes(const struct request *r)
 {
     size_t most = 0, bytes;
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        if (compute_padding_bytes(r->inputs[i], &bytes))
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        if (compute_padding_bytes(r->maker.inputs[i], &bytes))
             most = MAX(most, bytes);
     }
     return most;
@@ -157,8 +157,8 @@ NODISCARD static struct status *fill_padding(struct padding_request *pr, const s
     r->admitted.batch_size = live->admitted.batch_size;
     r->admitted.start_ns = live->admitted.start_ns;
     r->admitted.queue_ns = live->admitted.queue_ns;
-    for (uint32_t i = 0; i < live->n_inputs && !st; i++)
-        st = add_zero_input(r, live->inputs[i], pr->zeros);
+    for (uint32_t i = 0; i < live->maker.n_inputs && !st; i++)
+        st = add_zero_input(r, live->maker.inputs[i], pr->zeros);
     if (!st)
         st = injected_inputs_attach_idle(&pr->injected, r, live);
     return st;

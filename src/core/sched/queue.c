@@ -77,9 +77,9 @@ static const Inference__ModelQueuePolicy *policy_of(const struct queue *q, uint6
 static uint64_t priority_of(const struct queue *q, const struct request *r)
 {
     const Inference__ModelDynamicBatching *c = q->config;
-    if (r->priority == 0 || r->priority > c->priority_levels)
+    if (r->maker.priority == 0 || r->maker.priority > c->priority_levels)
         return c->default_priority_level;
-    return r->priority;
+    return r->maker.priority;
 }
 
 static struct queue_level *level_at(struct tree_node *node)
@@ -127,8 +127,8 @@ static bool level_is_last(const struct queue *q, const struct queue_level *l)
 static uint64_t limit_us(const Inference__ModelQueuePolicy *p, const struct request *r)
 {
     uint64_t us = p->default_timeout_microseconds;
-    if (p->allow_timeout_override && r->timeout_us && r->timeout_us < us)
-        us = r->timeout_us;
+    if (p->allow_timeout_override && r->maker.timeout_us && r->maker.timeout_us < us)
+        us = r->maker.timeout_us;
     return us;
 }
 

@@ -181,8 +181,8 @@ static void show_pending_locked(struct scheduler *s)
 static bool is_large(const struct request *r)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < r->n_inputs; i++)
-        bytes += r->inputs[i]->size_bytes;
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++)
+        bytes += r->maker.inputs[i]->size_bytes;
     return bytes > EXECUTION_LARGE_BYTES;
 }
 
@@ -689,7 +689,7 @@ NODISCARD static struct status *refuse_request_locked(const struct scheduler *s,
 
 struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
-    struct inline_budget *budget = r->inline_budget;
+    struct inline_budget *budget = r->maker.inline_budget;
 
     if (budget && run_lent(s, r, budget))
         return NULL;

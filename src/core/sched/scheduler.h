@@ -167,7 +167,7 @@ void scheduler_use_instances(struct scheduler *s);
  * scheduler_submit - queues or executes a request that has been admitted (request_admit(),
  * request_begin()).
  *
- * Thread: any. Takes s->mu. May execute the model before it returns (r->inline_budget).
+ * Thread: any. Takes s->mu. May execute the model before it returns (r->maker.inline_budget).
  * @r      taken on success, still the caller's on error
  * Errors: STATUS_UNAVAILABLE  the model is stopping
  *         STATUS_UNSUPPORTED  all its instances are passive

@@ -97,14 +97,14 @@ static uint64_t add_wait_ns(uint64_t from_ns, uint64_t wait_ns)
 static struct sequence *begin_sequence_locked(struct sequence_scheduler *ss,
                                               const struct request *r)
 {
-    const char *text = r->correlation_id.string;
+    const char *text = r->maker.correlation_id.string;
     size_t length = text ? strlen(text) : 0;
     MEM_CHARGE(ss->scheduler.model->owner, MEM_INSTANCES);
     struct sequence *seq = mem_zalloc(sizeof(*seq) + length + 1);
     seq->scheduler = ss;
     seq->is_own = !request_names_sequence(r);
     seq->is_text = text != NULL;
-    seq->number = r->correlation_id.number;
+    seq->number = r->maker.correlation_id.number;
     if (text)
         memcpy(seq->text, text, length);
     list_init(&seq->link);
@@ -168,18 +168,18 @@ static struct request *pop_request_locked(struct sequence *seq)
 static void change_flags_locked(struct sequence *seq, struct request *r, uint32_t flags)
 {
     if (seq->changed != r)
-        seq->maker_flags = r->flags;
+        seq->maker_flags = r->maker.flags;
     seq->changed = r;
-    r->flags = flags;
+    r->maker.flags = flags;
 }
 
 static void restore_request_locked(struct sequence *seq, struct request *r)
 {
     if (seq->is_own)
-        r->correlation_id.number = 0;
+        r->maker.correlation_id.number = 0;
     if (seq->changed != r)
         return;
-    r->flags = seq->maker_flags;
+    r->maker.flags = seq->maker_flags;
     seq->changed = NULL;
 }
 
@@ -298,7 +298,7 @@ struct request *sequence_take(struct sequence *seq)
     seq->running = r;
     r->seq.sequence = seq;
     /* An iterative sequence ends when its backend does not give the request back. */
-    if ((r->flags & REQUEST_SEQUENCE_END) && !seq->scheduler->iterative)
+    if ((r->maker.flags & REQUEST_SEQUENCE_END) && !seq->scheduler->iterative)
         release_slot_locked(seq);
     return r;
 }
@@ -403,7 +403,7 @@ static void on_request_released(struct request *r)
     struct sequence_scheduler *ss = r->seq.sequence->scheduler;
     struct scheduler *s = &ss->scheduler;
     const struct instance *in = atomic_load_explicit(&r->life.taken_by, memory_order_relaxed);
-    bool goes_on = !ss->iterative && !(r->flags & REQUEST_SEQUENCE_END);
+    bool goes_on = !ss->iterative && !(r->maker.flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
         note_released(in->instance_slots,
                       detach_sequence(r)); /* its flags and its id are the maker's */
@@ -456,7 +456,7 @@ static void log_conflict_locked(struct sequence_scheduler *ss, const struct requ
     ss->conflict_logged_ns = r->admitted.queue_ns;
     log_warn("sequence %s for model '%s' has a conflict. The sequence before did not end, and this "
              "one goes on in its place. (%" PRIu64 " so far)",
-             id_text(&r->correlation_id, number), r->model->name, ss->n_conflicts);
+             id_text(&r->maker.correlation_id, number), r->model->name, ss->n_conflicts);
 }
 
 /* The texts are those that clients know. */
@@ -464,9 +464,9 @@ NODISCARD static struct status *check_sequence_locked(const struct sequence_sche
                                                       const struct request *r,
                                                       const struct sequence *seq)
 {
-    const struct correlation_id *id = &r->correlation_id;
+    const struct correlation_id *id = &r->maker.correlation_id;
     const char *model = r->model->name;
-    bool start = r->flags & REQUEST_SEQUENCE_START;
+    bool start = r->maker.flags & REQUEST_SEQUENCE_START;
     char number[TEXT_OF_NUMBER];
     if (r->admitted.batch_size > 1)
         return status_new(STATUS_INVALID_ARG,
@@ -493,7 +493,7 @@ NODISCARD static struct status *check_sequence_locked(const struct sequence_sche
 static void limit_backlog_wait_locked(struct sequence *seq, const struct request *r)
 {
     uint64_t ns;
-    if (r->timeout_us == 0 || __builtin_mul_overflow(r->timeout_us, NS_PER_US, &ns))
+    if (r->maker.timeout_us == 0 || __builtin_mul_overflow(r->maker.timeout_us, NS_PER_US, &ns))
         return;
     uint64_t at_ns = add_wait_ns(r->admitted.queue_ns, ns);
     if (at_ns < seq->timer_ns)
@@ -503,7 +503,7 @@ static void limit_backlog_wait_locked(struct sequence *seq, const struct request
 /* The request is a sequence of its own. */
 static void assign_own_id_locked(struct sequence *seq, struct request *r)
 {
-    r->correlation_id = (struct correlation_id){.number = ++seq->scheduler->n_own};
+    r->maker.correlation_id = (struct correlation_id){.number = ++seq->scheduler->n_own};
     change_flags_locked(seq, r, REQUEST_SEQUENCE_START);
 }
 
@@ -518,13 +518,13 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
 {
     struct sequence_scheduler *ss = to_sequences(s);
     struct sequence *seq =
-        request_names_sequence(r) ? find_sequence_locked(ss, &r->correlation_id) : NULL;
+        request_names_sequence(r) ? find_sequence_locked(ss, &r->maker.correlation_id) : NULL;
     struct status *st = check_sequence_locked(ss, r, seq);
     if (st)
         return st;
-    if (UNLIKELY(s->closing) && (!seq || (r->flags & REQUEST_SEQUENCE_START)))
+    if (UNLIKELY(s->closing) && (!seq || (r->maker.flags & REQUEST_SEQUENCE_START)))
         return request_too_late(NULL); /* what has begun goes on, and nothing begins */
-    if (seq && (r->flags & REQUEST_SEQUENCE_START))
+    if (seq && (r->maker.flags & REQUEST_SEQUENCE_START))
         log_conflict_locked(ss, r);
     if (!seq) {
         seq = begin_sequence_locked(ss, r);
@@ -539,7 +539,7 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
     list_push(&seq->waiting, &r->queue.link);
     r->seq.waits_in = seq;
     seq->n_waiting++;
-    if (r->flags & REQUEST_SEQUENCE_END)
+    if (r->maker.flags & REQUEST_SEQUENCE_END)
         release_id_locked(seq);
     if (!seq->slot) {
         ss->n_in_backlog++;

@@ -303,8 +303,8 @@ void server_watch(struct server *s, struct inline_budget *budget);
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.
  *
- * Thread: any. May execute the model before it returns (r->inline_budget), so that all of r->ops
- * may have been called by then.
+ * Thread: any. May execute the model before it returns (r->maker.inline_budget), so that all of
+ * r->ops may have been called by then.
  * @r      the core has it until its final response and its release; on error nothing happened and
  *         it is the caller's as before
  * Errors: STATUS_INVALID_ARG  the request does not fit the model (reference/behaviours §7)

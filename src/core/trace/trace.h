@@ -4,7 +4,7 @@
  * activity as it happens. A request without a trace costs one branch at each such point. This is
  * TRITONSERVER_InferenceTrace.
  *
- *     maker: trace_init() ─► request->trace ─► server_infer() ─► activities … ─► ops->release()
+ *     maker: trace_init() ─► maker.trace ─► server_infer() ─► activities … ─► ops->release()
  *
  * One thread at a time has the request, and with it its trace.
  * Source: reference/behaviours §22; reference/features §7.1

@@ -52,7 +52,7 @@ static struct status *set_sequence_id(struct decode *d, const struct infer_param
         return request_set_correlation_string(d->request, p->string.at, text_length(p->string));
     if (p->choice != INFER_INT64)
         return wrong_choice(p, "int64_param or string_param");
-    d->request->correlation_id = (struct correlation_id){.number = (uint64_t)p->int64};
+    d->request->maker.correlation_id = (struct correlation_id){.number = (uint64_t)p->int64};
     return NULL;
 }
 
@@ -61,7 +61,7 @@ static struct status *set_flag(struct decode *d, const struct infer_parameter *p
     if (p->choice != INFER_BOOL)
         return wrong_choice(p, "bool_param");
     if (p->boolean)
-        d->request->flags |= flag;
+        d->request->maker.flags |= flag;
     return NULL;
 }
 
@@ -81,7 +81,7 @@ static struct status *set_priority(struct decode *d, const struct infer_paramete
         return status_new(STATUS_INVALID_ARG, "invalid value for 'priority', expected value >= 0.");
     if (p->choice != INFER_INT64 && p->choice != INFER_UINT64)
         return wrong_choice(p, "int64_param or uint64_param");
-    d->request->priority = p->choice == INFER_INT64 ? (uint64_t)p->int64 : p->uint64;
+    d->request->maker.priority = p->choice == INFER_INT64 ? (uint64_t)p->int64 : p->uint64;
     return NULL;
 }
 
@@ -89,7 +89,7 @@ static struct status *set_timeout(struct decode *d, const struct infer_parameter
 {
     if (p->choice != INFER_INT64)
         return wrong_choice(p, "int64_param");
-    d->request->timeout_us = (uint64_t)p->int64;
+    d->request->maker.timeout_us = (uint64_t)p->int64;
     return NULL;
 }
 
@@ -166,10 +166,10 @@ static struct status *add_input(struct decode *d, const struct infer_tensor *t)
     struct request *r = d->request;
     struct input *in;
     /* Each input is compared with the earlier ones, so a client must not choose their number. */
-    if (r->n_inputs >= r->model->n_inputs + MAX_EXTRA_INPUTS)
+    if (r->maker.n_inputs >= r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
                           "expected %u inputs but got more than %u inputs for model '%s'",
-                          r->model->n_inputs, r->n_inputs, r->model->name);
+                          r->model->n_inputs, r->maker.n_inputs, r->model->name);
     return request_add_input(r, t->name.at, text_length(t->name),
                              dtype_from_name(t->datatype.at, text_length(t->datatype)), t->shape,
                              t->n_dims, &in);
@@ -179,7 +179,7 @@ static struct status *add_output(struct decode *d, const struct infer_tensor *t)
 {
     struct request *r = d->request;
     /* One more than the model has: the core reports the unknown one. */
-    if (r->n_outputs > r->model->n_outputs)
+    if (r->maker.n_outputs > r->model->n_outputs)
         return NULL;
     return request_add_output(r, t->name.at, text_length(t->name));
 }
@@ -461,7 +461,7 @@ struct status *infer_decode(const struct infer_message *m, struct request *r,
     for (uint32_t i = 0; !st && i < m->outputs.count; i++)
         st = add_output(&d, &m->outputs.items[i]);
     for (uint32_t i = 0; !st && i < m->inputs.count; i++)
-        st = add_input_data(&d, &m->inputs.items[i], r->inputs[i]);
+        st = add_input_data(&d, &m->inputs.items[i], r->maker.inputs[i]);
     for (uint32_t i = 0; !st && i < m->outputs.count; i++)
         st = check_output(&m->outputs.items[i]);
     return st;

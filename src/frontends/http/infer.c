@@ -168,7 +168,7 @@ void infer_begin(struct exchange *x, struct model *model)
     exchange_ref(x); /* on_destroy's */
 
     if (LIKELY(ctx->share != NULL))
-        call->request.inline_budget = loop_share_budget(ctx->share);
+        call->request.maker.inline_budget = loop_share_budget(ctx->share);
 }
 
 /* The core owns it afterwards: `x` may be freed. */

@@ -87,10 +87,10 @@ static struct status *open_input(struct parse *p, struct input_text *text, struc
     if (text->n_dims == 0) /* without elements, as in the reference: the core refuses it */
         ret->n_elements = 0;
     /* Each input is compared with the earlier ones, so a client must not choose their number. */
-    if (p->r->n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
+    if (p->r->maker.n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
                           "expected %u inputs but got more than %u inputs for model '%s'",
-                          p->r->model->n_inputs, p->r->n_inputs, p->r->model->name);
+                          p->r->model->n_inputs, p->r->maker.n_inputs, p->r->model->name);
     return request_add_input(p->r, text->name.at, text->name.length, ret->dtype, text->dims,
                              text->n_dims, &ret->in);
 }

@@ -17,7 +17,7 @@ struct status *add_requested_output(struct parse *p, bool binary)
         return status_no_memory();
     call->requested_outputs = outputs;
     outputs[call->n_requested_outputs++] =
-        (struct requested_output){p->r->outputs[p->r->n_outputs - 1], binary};
+        (struct requested_output){p->r->maker.outputs[p->r->maker.n_outputs - 1], binary};
     return NULL;
 }
 
@@ -109,7 +109,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     if (st)
         return st;
     /* One more than the model has: the core reports the unknown one. */
-    if (p->r->n_outputs > p->r->model->n_outputs) {
+    if (p->r->maker.n_outputs > p->r->model->n_outputs) {
         p->plain = false; /* another model may have more */
         return NULL;
     }

@@ -85,7 +85,7 @@ static struct status *parse_sequence_id(struct parse *p, struct json *j)
     uint64_t id;
     if (json_read_uint64(&number, &id)) {
         *j = number;
-        p->r->correlation_id = (struct correlation_id){.number = id};
+        p->r->maker.correlation_id = (struct correlation_id){.number = id};
         return NULL;
     }
     if (!json_read_string(j, &text))
@@ -100,7 +100,7 @@ static struct status *parse_sequence_flag(struct parse *p, struct json *j, const
     if (!json_read_bool(j, &set))
         return field_status(j->failure, name);
     if (set)
-        p->r->flags |= flag;
+        p->r->maker.flags |= flag;
     return NULL;
 }
 
@@ -163,9 +163,9 @@ static struct status *parse_parameter(struct parse *p, struct json *j, struct js
     if (json_str_is(key, "sequence_end"))
         return parse_sequence_flag(p, j, "sequence_end", REQUEST_SEQUENCE_END);
     if (json_str_is(key, "priority"))
-        return parse_uint(j, "priority", &p->r->priority);
+        return parse_uint(j, "priority", &p->r->maker.priority);
     if (json_str_is(key, "timeout"))
-        return parse_uint(j, "timeout", &p->r->timeout_us);
+        return parse_uint(j, "timeout", &p->r->maker.timeout_us);
     if (json_str_is(key, "binary_data_output"))
         return json_read_bool(j, &p->call->binary_default)
                    ? NULL
@@ -275,17 +275,18 @@ static bool find_name_in(const char *text, size_t length, struct json_str name,
 static void remember_text(struct parse *p, const char *text, size_t length)
 {
     const struct request *r = p->r;
-    if (!p->plain || p->n_seen_inputs != r->n_inputs || p->n_seen_outputs != r->n_outputs)
+    if (!p->plain || p->n_seen_inputs != r->maker.n_inputs ||
+        p->n_seen_outputs != r->maker.n_outputs)
         return;
     struct memo_slot *slot = memo_begin(&call_ctx(p->x)->memo, length);
     if (!slot)
         return;
-    slot->n_inputs = r->n_inputs;
-    slot->n_outputs = r->n_outputs;
+    slot->n_inputs = r->maker.n_inputs;
+    slot->n_outputs = r->maker.n_outputs;
     slot->binary_default = p->call->binary_default;
     slot->tail_bytes = 0;
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        const struct input *in = r->inputs[i];
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        const struct input *in = r->maker.inputs[i];
         struct memo_input *kept = &slot->inputs[i];
         if (in->n_dims > MEMO_DIMS ||
             !find_name_in(text, length, p->seen_inputs[i], &kept->name, &kept->name_length))
@@ -296,7 +297,7 @@ static void remember_text(struct parse *p, const char *text, size_t length)
         memcpy(kept->dims, in->shape, in->n_dims * sizeof(*kept->dims));
         slot->tail_bytes += in->size_bytes;
     }
-    for (uint32_t i = 0; i < r->n_outputs; i++) {
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
         struct memo_output *kept = &slot->outputs[i];
         if (!find_name_in(text, length, p->seen_outputs[i], &kept->name, &kept->name_length))
             return;

@@ -233,9 +233,9 @@ static struct status *print_document(struct print *p, struct response *resp)
     struct buf *b = p->out;
 
     buf_addc(b, '{');
-    if (r->id[0]) {
+    if (r->maker.id[0]) {
         ADD(b, "\"id\":");
-        add_string(b, r->id);
+        add_string(b, r->maker.id);
         buf_addc(b, ',');
     }
     ADD(b, "\"model_name\":");
@@ -284,7 +284,7 @@ static struct status *make_reply_text(struct print *p, struct response *resp, ch
 {
     struct http_ctx *ctx = call_ctx(p->x);
     const struct request *r = &p->call->request;
-    bool plain = !r->id[0] && is_all_binary(p->call, resp);
+    bool plain = !r->maker.id[0] && is_all_binary(p->call, resp);
     const struct memo_reply *kept = plain ? memo_find_reply(&ctx->memo, r->model, resp) : NULL;
     if (kept) {
         for (uint32_t i = 0; i < resp->n_outputs; i++)

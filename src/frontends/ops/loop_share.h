@@ -28,7 +28,7 @@ struct loop_share {
 struct loop_share *loop_share_new(struct server *server, struct loop *loop);
 void loop_share_free(struct loop_share *l);
 
-/* loop_share_budget - the inline budget of this iteration, for request.inline_budget. */
+/* loop_share_budget - the inline budget of this iteration, for request.maker.inline_budget. */
 static inline struct inline_budget *loop_share_budget(struct loop_share *l)
 {
     if (l->iteration != l->loop->iteration) {

@@ -322,9 +322,9 @@ static void a_request_used_for_ever_stays_small(void **state)
     OK(TRITONSERVER_InferenceResponseDelete(before));
     const struct request *r = &to_api_request(request)->request;
     assert_in_range(r->arena.chunk_bytes_total, 0, 256 << 10);
-    assert_string_equal(r->correlation_id.string, "sequence");
-    assert_int_equal(r->n_parameters, 1);
-    assert_string_equal(r->parameters[0].string, "value");
+    assert_string_equal(r->maker.correlation_id.string, "sequence");
+    assert_int_equal(r->maker.n_parameters, 1);
+    assert_string_equal(r->maker.parameters[0].string, "value");
     OK(TRITONSERVER_InferenceRequestDelete(request));
     OK(TRITONSERVER_ResponseAllocatorDelete(allocator));
     OK(TRITONSERVER_ServerDelete(server));

@@ -60,8 +60,8 @@ static void note(struct instance *in, struct request **requests, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         AUTO(buf) line = BUF_INIT(1 << 16);
         buf_adds(&line, in->name);
-        for (uint32_t k = 0; k < requests[i]->n_inputs; k++)
-            note_input(requests[i]->inputs[k], &line);
+        for (uint32_t k = 0; k < requests[i]->maker.n_inputs; k++)
+            note_input(requests[i]->maker.inputs[k], &line);
         buf_addc(&line, '\n');
         assert_true(strlen(seen.text) + line.size < sizeof(seen.text));
         strncat(seen.text, buf_text(&line), line.size);

@@ -301,7 +301,7 @@ static void executions_count_without_a_lock_and_are_read_consistently(void **sta
         struct input *in;
         int64_t one = 1;
         fake_request_make(&fr, &f);
-        fr.request.inline_budget = i % 3 ? &budget : NULL; /* inline, and on a worker */
+        fr.request.maker.inline_budget = i % 3 ? &budget : NULL; /* inline, and on a worker */
         assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
         assert_null(request_add_data(&fr.request, in, &data));
         assert_null(server_infer(&f.server, &fr.request));

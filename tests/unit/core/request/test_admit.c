@@ -220,7 +220,7 @@ static void invalid_inputs_and_outputs_cannot_be_added(void **state)
         assert_string_equal(status_message(refused[i].st), refused[i].text);
         status_free(refused[i].st);
     }
-    assert_int_equal(r->n_inputs, 1);
+    assert_int_equal(r->maker.n_inputs, 1);
 
     assert_null(request_add_output(r, "X", 1));
     struct status *st = request_add_output(r, "X", 1);

@@ -108,8 +108,8 @@ static struct status *include(struct request *r, void *its_user, bool *ret_inclu
     enter(number);
     library.n_asked++;
     stay_at(j->number);
-    assert_int_equal(r->n_inputs, 1);
-    assert_string_equal(r->inputs[0]->name, "A");
+    assert_int_equal(r->maker.n_inputs, 1);
+    assert_string_equal(r->maker.inputs[0]->name, "A");
     *ret_include = j->included = user->n == 0 || !j->refuse;
     user->n += j->included;
     leave();
@@ -214,7 +214,7 @@ static void start(struct judged *j, struct fake_model *f, int number, uint64_t p
     fake_request_make(&j->fr, f);
     j->number = number;
     j->included = false;
-    j->fr.request.priority = priority;
+    j->fr.request.maker.priority = priority;
     assert_null(request_add_input(&j->fr.request, "A", 1, DTYPE_FP32, shape, 2, &in));
     assert_null(request_add_data(&j->fr.request, in, &data));
     assert_null(server_infer(&f->server, &j->fr.request));

@@ -323,7 +323,7 @@ static void the_end_of_an_iteration_executes_its_requests(void **state)
     make_with(&f, A_AND_X, "", ON_THE_CALLER, 1);
     for (int i = 0; i < 11; i++) {
         prepare(&requests[i], &f, 1, 1);
-        requests[i].request.inline_budget = &budget;
+        requests[i].request.maker.inline_budget = &budget;
         ask(&requests[i], &f);
     }
     assert_int_equal(n_told, 1);
@@ -348,7 +348,7 @@ static void a_loop_without_an_end_of_iteration_executes_at_once(void **state)
     struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     make_with(&f, A_AND_X, "", ON_THE_CALLER, 1);
     prepare(&fr, &f, 1, 1);
-    fr.request.inline_budget = &budget;
+    fr.request.maker.inline_budget = &budget;
     ask(&fr, &f);
     assert_string_equal(record.batches, "1");
     end_answered(&fr);
@@ -368,7 +368,7 @@ static void one_iteration_executes_requests_of_many_models(void **state)
     for (int i = 0; i < N; i++) {
         make_with(&models[i], A_AND_X, "", ON_THE_CALLER, 1);
         prepare(&requests[i], &models[i], 1, 1);
-        requests[i].request.inline_budget = &budget;
+        requests[i].request.maker.inline_budget = &budget;
         ask(&requests[i], &models[i]);
     }
     assert_int_equal(n_told, 1);
@@ -395,7 +395,7 @@ static void a_request_times_out_while_the_instance_is_busy(void **state)
     ask_behind(&f, &first, others, 0, NULL);
     for (int i = 0; i < 3; i++) {
         prepare(&others[i], &f, 1, 1);
-        others[i].request.timeout_us = 1000;
+        others[i].request.maker.timeout_us = 1000;
         ask(&others[i], &f);
     }
     clock_fake_await(&fake, NS_PER_MS);
@@ -494,7 +494,7 @@ static void priorities_decide_which_request_is_next(void **state)
     static const uint64_t priorities[] = {3, 0, 1, 2};
     for (int i = 0; i < 4; i++) {
         prepare(&others[i], &f, 1, 1);
-        others[i].request.priority = priorities[i];
+        others[i].request.maker.priority = priorities[i];
         ask(&others[i], &f);
     }
     struct scheduler *s = f.model->scheduler;
@@ -564,10 +564,10 @@ static void ask_at_random(struct submitter *s)
     int n = 1 + rand_r(&s->seed) % MOST;
     for (int i = 0; i < n; i++) {
         prepare(&requests[i], s->f, 1 + rand_r(&s->seed) % 3, 1 + rand_r(&s->seed) % 2);
-        requests[i].request.priority = (uint64_t)(rand_r(&s->seed) % 4);
-        requests[i].request.timeout_us = (uint64_t)(rand_r(&s->seed) % 2000);
+        requests[i].request.maker.priority = (uint64_t)(rand_r(&s->seed) % 4);
+        requests[i].request.maker.timeout_us = (uint64_t)(rand_r(&s->seed) % 2000);
         if (s->seed % 2)
-            requests[i].request.inline_budget = &budget;
+            requests[i].request.maker.inline_budget = &budget;
         struct status *st = server_infer(&s->f->server, &requests[i].request);
         taken[i] = !st;
         status_free(st);

@@ -118,7 +118,7 @@ static void prepare(struct fake_request *fr, struct fake_model *f, struct inline
     struct input *in;
     int64_t one = 1;
     fake_request_make(fr, f);
-    fr->request.inline_budget = budget;
+    fr->request.maker.inline_budget = budget;
     assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr->request, in, &data));
 }

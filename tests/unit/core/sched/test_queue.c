@@ -60,8 +60,8 @@ static struct request *push_at(struct bench *b, uint64_t priority, uint64_t time
     bool is_last;
     struct fake_request *fr = &b->requests[b->n++];
     fake_request_make(fr, &b->f);
-    fr->request.priority = priority;
-    fr->request.timeout_us = timeout_us;
+    fr->request.maker.priority = priority;
+    fr->request.maker.timeout_us = timeout_us;
     fr->request.admitted.queue_ns = at_ns;
     fr->request.admitted.batch_size = 1;
     assert_null(queue_push(&b->q, &fr->request, &is_last));
@@ -170,17 +170,17 @@ static void many_levels_are_searched_in_logarithmic_time(void **state)
     struct request *all = mem_zalloc((N + 1) * sizeof(*all));
     set_up(&b, "priority_levels: 100000 default_priority_level: 1");
     for (uint64_t i = 0; i < N; i++) {
-        all[i].id = "";
-        all[i].priority = 1 + i * 40503 % N; /* each level once, in no order */
+        all[i].maker.id = "";
+        all[i].maker.priority = 1 + i * 40503 % N; /* each level once, in no order */
         assert_null(queue_push(&b.q, &all[i], &is_last));
     }
     assert_int_equal(b.q.levels.count, N);
     uint64_t looks = b.q.levels.n_looks, rounds = 0;
     for (struct request *r = queue_first(&b.q), *next; r; r = next, rounds++) {
         struct request *one = &all[N];
-        one->id = "";
-        one->priority = 1 + r->priority * 48271 % N;
-        assert_int_equal(r->priority, rounds + 1);
+        one->maker.id = "";
+        one->maker.priority = 1 + r->maker.priority * 48271 % N;
+        assert_int_equal(r->maker.priority, rounds + 1);
         assert_null(queue_push(&b.q, one, &is_last));
         queue_remove(&b.q, one);
         next = queue_next(&b.q, r);
@@ -206,7 +206,7 @@ static void each_level_has_its_own_policy(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
         for (uint64_t j = 0; j < sizes[i]; j++)
             push(&b, levels[i]);
-        struct request more = {.id = "", .priority = levels[i]};
+        struct request more = {.maker.id = "", .maker.priority = levels[i]};
         bool is_last;
         struct status *st = queue_push(&b.q, &more, &is_last);
         assert_non_null(st);
@@ -229,7 +229,7 @@ static void a_level_holds_no_more_than_its_policy_allows(void **state)
     push(&b, 1);
     for (uint64_t priority = 1; priority <= 2; priority++) {
         fake_request_make(&one_more, &b.f);
-        one_more.request.priority = priority;
+        one_more.request.maker.priority = priority;
         assert_null(request_set_id(&one_more.request, "x", 1));
         struct status *st = queue_push(&b.q, &one_more.request, &is_last);
         assert_int_equal(status_code(st), STATUS_UNAVAILABLE);

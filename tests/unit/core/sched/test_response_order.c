@@ -47,7 +47,7 @@ static const struct request_ops *fake_ops;
 static void note(const char *before, const struct request *r, const char *after)
 {
     size_t used = strlen(heard);
-    snprintf(heard + used, sizeof(heard) - used, "%s%s%s ", before, r->id, after);
+    snprintf(heard + used, sizeof(heard) - used, "%s%s%s ", before, r->maker.id, after);
 }
 
 static void note_respond(struct request *r, struct response *resp, uint32_t flags)
@@ -462,7 +462,7 @@ static void chain_respond(struct request *r, struct response *resp, uint32_t fla
     if (chain.n < 20) {
         struct fake_request *next = &chain.requests[chain.n++];
         prepare(next, &chain.model, &chain_ops);
-        next->request.inline_budget = &chain.inline_budget;
+        next->request.maker.inline_budget = &chain.inline_budget;
         assert_null(server_infer(&chain.model.server, &next->request));
         assert_int_equal(next->n_responses, 0); /* not from inside the callback */
     }
@@ -489,7 +489,7 @@ static void a_callback_that_submits_is_not_entered_again(void **state)
                     2, answer_all);
     chain.n = 1;
     prepare(&chain.requests[0], &chain.model, &chain_ops);
-    chain.requests[0].request.inline_budget = &chain.inline_budget;
+    chain.requests[0].request.maker.inline_budget = &chain.inline_budget;
     assert_null(server_infer(&chain.model.server, &chain.requests[0].request));
     assert_int_equal(chain.n_done, 20); /* one instance is busy all the time, the other executes */
     fake_model_end(&chain.model);

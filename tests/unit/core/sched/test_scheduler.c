@@ -69,7 +69,7 @@ static void prepare(struct fake_request *fr, struct fake_model *f, struct inline
     struct input *in;
     int64_t one = 1;
     fake_request_make(fr, f);
-    fr->request.inline_budget = budget;
+    fr->request.maker.inline_budget = budget;
     assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr->request, in, &data));
 }
@@ -385,7 +385,7 @@ static struct status *execute_in_order(struct instance *in, struct request **req
     (void)n;
     pthread_mutex_lock(&gate); /* locked while requests queue up */
     pthread_mutex_unlock(&gate);
-    order[atomic_fetch_add(&n_in_order, 1)] = requests[0]->id[0];
+    order[atomic_fetch_add(&n_in_order, 1)] = requests[0]->maker.id[0];
     fake_answer(requests[0]);
     return NULL;
 }

@@ -64,8 +64,8 @@ static void make_step(struct step *s, struct fake_model *f, uint64_t id, uint32_
     int64_t shape[] = {1, 1};
     fake_request_make(&s->fr, f);
     s->value = value;
-    s->fr.request.correlation_id.number = id;
-    s->fr.request.flags = flags;
+    s->fr.request.maker.correlation_id.number = id;
+    s->fr.request.maker.flags = flags;
     uint32_t batch_dims = f->model->batching;
     assert_null(request_add_input(&s->fr.request, "A", 1, DTYPE_INT32, shape, 1 + batch_dims, &in));
     assert_null(request_add_data(&s->fr.request, in, &data));
@@ -139,15 +139,16 @@ static bool controls_are_right(const struct request *r)
     const float *end = injected(r, "END")->buffers[0].base;
     const char *ready = injected(r, "READY")->buffers[0].base;
     const uint64_t *id = injected(r, "CORRID")->buffers[0].base;
-    return *start == (r->flags & START ? 4 : 3) && *end == (r->flags & END ? 1.5F : 0.5F) &&
-           *ready == !r->seq.padding && *id == (r->seq.padding ? 0 : r->correlation_id.number) &&
+    return *start == (r->maker.flags & START ? 4 : 3) &&
+           *end == (r->maker.flags & END ? 1.5F : 0.5F) && *ready == !r->seq.padding &&
+           *id == (r->seq.padding ? 0 : r->maker.correlation_id.number) &&
            injected(r, "START")->n_backend_dims == 1u + r->model->batching &&
            injected(r, "READY")->size_bytes == 1 && injected(r, "CORRID")->size_bytes == 8;
 }
 
 static int32_t value_of(const struct request *r)
 {
-    return *(const int32_t *)r->inputs[0]->buffers[0].base;
+    return *(const int32_t *)r->maker.inputs[0]->buffers[0].base;
 }
 
 /* A door that executions pass one at a time. Each execution notes its requests. */
@@ -197,7 +198,7 @@ static void note_locked(struct request **requests, uint32_t n)
             at += (size_t)snprintf(door.batches + at, room - at, "-");
         else
             at += (size_t)snprintf(door.batches + at, room - at, "%d:%d",
-                                   (int)r->correlation_id.number, value_of(r));
+                                   (int)r->maker.correlation_id.number, value_of(r));
     }
     snprintf(door.batches + at, room - at, "]");
 }
@@ -359,8 +360,8 @@ static void a_request_of_another_shape_waits_behind_a_padding(void **state)
     must_send(&s[0], &f, 1, START, 10);
     await_arrivals(1);
     fake_request_make(&s[1].fr, &f);
-    s[1].fr.request.correlation_id.number = 2;
-    s[1].fr.request.flags = START | END;
+    s[1].fr.request.maker.correlation_id.number = 2;
+    s[1].fr.request.maker.flags = START | END;
     assert_null(request_add_input(&s[1].fr.request, "A", 1, DTYPE_INT32, shape, 2, &in));
     assert_null(request_add_data(&s[1].fr.request, in, &data));
     struct step more;
@@ -592,9 +593,9 @@ static void requests_wait_for_a_slot_until_their_limit(void **state)
     await_arrivals(1); /* busy until the end of the test */
     must_send(&s[1], &f, 2, START, 20);
     make_step(&s[2], &f, 2, 0, 21);
-    s[2].fr.request.timeout_us = 20000;
+    s[2].fr.request.maker.timeout_us = 20000;
     make_step(&s[3], &f, 3, START, 30);
-    s[3].fr.request.timeout_us = 20001;
+    s[3].fr.request.maker.timeout_us = 20001;
     assert_null(server_infer(&f.server, &s[3].fr.request));
     assert_null(server_infer(&f.server, &s[2].fr.request));
     clock_fake_await(&fake, 20 * NS_PER_MS);
@@ -803,8 +804,8 @@ static struct status *execute_repeatedly(struct instance *in, struct request **r
     pthread_mutex_unlock(&door.mu);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = requests[i];
-        int32_t *times = &n_times[r->correlation_id.number % ARRAY_SIZE(n_times)];
-        *times = r->flags & START ? 1 : *times + 1;
+        int32_t *times = &n_times[r->maker.correlation_id.number % ARRAY_SIZE(n_times)];
+        *times = r->maker.flags & START ? 1 : *times + 1;
         if (!r->seq.padding && *times < value_of(r))
             assert_null(request_reschedule(r));
         else
@@ -829,9 +830,9 @@ static void a_backend_may_reschedule_a_request(void **state)
     fake_request_wait(&s.fr);
     assert_int_equal(s.fr.n_final, 1);
     assert_false(s.fr.failed);
-    assert_int_equal(s.fr.request.correlation_id.number, 0); /* its maker finds the request
-                                                              * unchanged */
-    assert_int_equal(s.fr.request.flags, END);
+    assert_int_equal(s.fr.request.maker.correlation_id.number, 0); /* its maker finds the request
+                                                                    * unchanged */
+    assert_int_equal(s.fr.request.maker.flags, END);
     fake_request_end(&s.fr);
     must_send(&s, &f, 7, START, 2);
     expect_answer(&s);
@@ -1022,7 +1023,7 @@ static struct step *step_of(struct request *r)
 
 static void finish(struct request *r)
 {
-    atomic_fetch_sub(&seen[r->correlation_id.number].inside, 1);
+    atomic_fetch_sub(&seen[r->maker.correlation_id.number].inside, 1);
     fake_answer(r);
 }
 
@@ -1047,7 +1048,7 @@ static void *answer_late(void *arg)
 
 static void look_at(struct request *r, int place)
 {
-    uint64_t id = r->correlation_id.number;
+    uint64_t id = r->maker.correlation_id.number;
     int value = value_of(r);
     if (!controls_are_right(r))
         atomic_fetch_add(&n_wrong_controls, 1);
@@ -1057,7 +1058,7 @@ static void look_at(struct request *r, int place)
         atomic_fetch_add(&n_two_at_once, 1);
     if (atomic_exchange(&seen[id].last, value) != value - 1)
         atomic_fetch_add(&n_wrong_order, 1);
-    if (r->flags & START)
+    if (r->maker.flags & START)
         atomic_store(&seen[id].place, place);
     else if (places_count && atomic_load(&seen[id].place) != place)
         atomic_fetch_add(&n_moved, 1);
@@ -1072,7 +1073,7 @@ static struct status *execute_some_late(struct instance *in, struct request **re
         struct request *r = requests[i];
         if (r->seq.padding) {
             fake_answer(r);
-        } else if (r->correlation_id.number % 3 == 0) {
+        } else if (r->maker.correlation_id.number % 3 == 0) {
             pthread_mutex_lock(&answerer.mu);
             list_push(&answerer.late, &step_of(r)->link);
             pthread_cond_signal(&answerer.cv);
@@ -1109,8 +1110,8 @@ static void run_sequence(struct client *c, uint64_t id)
     for (int i = 0; i < n; i++, sent++) {
         uint32_t flags = (i == 0 ? START : 0) | (i == n - 1 && ends ? END : 0);
         make_step(&steps[i], c->model, id, flags, i + 1);
-        steps[i].fr.request.inline_budget = chance(c, 2) ? &budget : NULL;
-        steps[i].fr.request.timeout_us = chance(c, 10) == 0 ? 500 : 0;
+        steps[i].fr.request.maker.inline_budget = chance(c, 2) ? &budget : NULL;
+        steps[i].fr.request.maker.timeout_us = chance(c, 10) == 0 ? 500 : 0;
         struct status *st = server_infer(&c->model->server, &steps[i].fr.request);
         if (st) {
             /* An earlier request was cancelled or expired, or the sequence was silent too long. */

@@ -74,7 +74,7 @@ static void see(struct request *r)
 
 static int32_t value_of(const struct request *r)
 {
-    return *(const int32_t *)r->inputs[0]->buffers[0].base;
+    return *(const int32_t *)r->maker.inputs[0]->buffers[0].base;
 }
 
 /* Sends a request with a value. The state that its backend saw is appended to `seen`. */
@@ -85,8 +85,8 @@ static void ask(struct fake_model *f, uint64_t id, uint32_t flags, int32_t value
     struct input *in;
     int64_t shape[] = {1, 1};
     fake_request_make(&fr, f);
-    fr.request.correlation_id.number = id;
-    fr.request.flags = flags;
+    fr.request.maker.correlation_id.number = id;
+    fr.request.maker.flags = flags;
     assert_null(
         request_add_input(&fr.request, "A", 1, DTYPE_INT32, shape, 1 + f->model->batching, &in));
     assert_null(request_add_data(&fr.request, in, &data));

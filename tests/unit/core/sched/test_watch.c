@@ -131,7 +131,7 @@ static void ask(unsigned int i)
     struct request *r = &asked[i].request;
     fake_request_make(&asked[i], &f);
     snprintf(ids[i], sizeof(ids[i]), "r%u", i);
-    r->id = ids[i];
+    r->maker.id = ids[i];
     assert_null(request_add_input(r, "A", 1, DTYPE_FP32, shape, f.model->batching ? 2 : 1, &in));
     assert_null(request_add_data(r, in, &data));
     assert_null(server_infer(&f.server, r));

@@ -71,7 +71,7 @@ static void ask(struct fake_model *f, struct inline_budget *budget)
     struct input *in;
     int64_t one = 1;
     fake_request_make(&fr, f);
-    fr.request.inline_budget = budget;
+    fr.request.maker.inline_budget = budget;
     if (budget)
         budget->left_ns = EXECUTION_BUDGET_NS;
     assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));

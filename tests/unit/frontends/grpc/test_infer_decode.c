@@ -242,11 +242,11 @@ static parameter_type choose_string(char *value)
 
 static void expect_data(uint32_t i, const void *data, size_t n_bytes)
 {
-    assert_true(i < r.n_inputs);
-    assert_int_equal(r.inputs[i]->size_bytes, n_bytes);
-    assert_int_equal(r.inputs[i]->n_buffers, 1);
+    assert_true(i < r.maker.n_inputs);
+    assert_int_equal(r.maker.inputs[i]->size_bytes, n_bytes);
+    assert_int_equal(r.maker.inputs[i]->n_buffers, 1);
     if (n_bytes)
-        assert_memory_equal(r.inputs[i]->buffers[0].base, data, n_bytes);
+        assert_memory_equal(r.maker.inputs[i]->buffers[0].base, data, n_bytes);
 }
 
 /* ---- The tests ------------------------------------------------------------------------------ */
@@ -269,17 +269,17 @@ static void raw_inputs_are_views_of_the_message(void **state)
     m.n_raw_input_contents = 2;
     m.raw_input_contents = raw;
     must(decode(&m));
-    assert_string_equal(r.id, "the id");
-    assert_int_equal(r.n_inputs, 2);
-    assert_string_equal(r.inputs[1]->name, "B");
-    assert_int_equal(r.inputs[1]->dtype, DTYPE_FP32);
-    assert_int_equal(r.inputs[1]->n_dims, 1);
-    assert_int_equal(r.inputs[1]->shape[0], 2);
+    assert_string_equal(r.maker.id, "the id");
+    assert_int_equal(r.maker.n_inputs, 2);
+    assert_string_equal(r.maker.inputs[1]->name, "B");
+    assert_int_equal(r.maker.inputs[1]->dtype, DTYPE_FP32);
+    assert_int_equal(r.maker.inputs[1]->n_dims, 1);
+    assert_int_equal(r.maker.inputs[1]->shape[0], 2);
     expect_data(0, first, 8);
     expect_data(1, second, 8);
-    assert_ptr_equal(r.inputs[1]->buffers[0].base, strstr(bytes + 1, "ijklmnop"));
-    assert_int_equal(r.n_outputs, 1);
-    assert_string_equal(r.outputs[0], "O");
+    assert_ptr_equal(r.maker.inputs[1]->buffers[0].base, strstr(bytes + 1, "ijklmnop"));
+    assert_int_equal(r.maker.n_outputs, 1);
+    assert_string_equal(r.maker.outputs[0], "O");
     assert_null(blocks.first);
     assert_false(asks.empty_final);
 }
@@ -373,9 +373,9 @@ static void packed_and_single_values_in_several_pieces_are_one_tensor(void **sta
         "\xa0\x06\x01" /* an unknown field */;
     must(decode_bytes(message, sizeof(message) - 1));
     expect_data(0, (int32_t[]){1, 2, 131, 4}, 16);
-    assert_int_equal(r.inputs[0]->n_dims, 2);
-    assert_int_equal(r.inputs[0]->shape[0], 4);
-    assert_int_equal(r.inputs[0]->shape[1], 1);
+    assert_int_equal(r.maker.inputs[0]->n_dims, 2);
+    assert_int_equal(r.maker.inputs[0]->shape[0], 4);
+    assert_int_equal(r.maker.inputs[0]->shape[1], 1);
 }
 
 static void floats_in_two_pieces_are_one_tensor(void **state)
@@ -398,41 +398,41 @@ static void parameters_reach_the_request(void **state)
     char text[] = "s";
     parameter_type p = choose_int64(7);
     must(decode_parameter("sequence_id", &p));
-    assert_int_equal(r.correlation_id.number, 7);
+    assert_int_equal(r.maker.correlation_id.number, 7);
     p = choose_string(text);
     must(decode_parameter("sequence_id", &p));
-    assert_string_equal(r.correlation_id.string, "s");
+    assert_string_equal(r.maker.correlation_id.string, "s");
     p = choose_bool(true);
     must(decode_parameter("sequence_start", &p));
-    assert_int_equal(r.flags, REQUEST_SEQUENCE_START);
+    assert_int_equal(r.maker.flags, REQUEST_SEQUENCE_START);
     must(decode_parameter("sequence_end", &p));
-    assert_int_equal(r.flags, REQUEST_SEQUENCE_END);
+    assert_int_equal(r.maker.flags, REQUEST_SEQUENCE_END);
     must(decode_parameter("triton_enable_empty_final_response", &p));
     assert_true(asks.empty_final);
     p = choose_bool(false);
     must(decode_parameter("sequence_start", &p));
-    assert_int_equal(r.flags, 0);
+    assert_int_equal(r.maker.flags, 0);
     p = choose_uint64(UINT64_MAX);
     must(decode_parameter("priority", &p));
-    assert_true(r.priority == UINT64_MAX);
+    assert_true(r.maker.priority == UINT64_MAX);
     p = choose_int64(3);
     must(decode_parameter("priority", &p));
-    assert_int_equal(r.priority, 3);
+    assert_int_equal(r.maker.priority, 3);
     must(decode_parameter("timeout", &p));
-    assert_int_equal(r.timeout_us, 3);
-    assert_int_equal(r.n_parameters, 0);
+    assert_int_equal(r.maker.timeout_us, 3);
+    assert_int_equal(r.maker.n_parameters, 0);
     must(decode_parameter("mine", &p));
-    assert_int_equal(r.n_parameters, 1);
-    assert_string_equal(r.parameters[0].name, "mine");
-    assert_int_equal(r.parameters[0].type, PARAMETER_INT);
-    assert_int_equal(r.parameters[0].int64, 3);
+    assert_int_equal(r.maker.n_parameters, 1);
+    assert_string_equal(r.maker.parameters[0].name, "mine");
+    assert_int_equal(r.maker.parameters[0].type, PARAMETER_INT);
+    assert_int_equal(r.maker.parameters[0].int64, 3);
     p = choose_double(0.5);
     must(decode_parameter("mine", &p));
-    assert_int_equal(r.parameters[0].type, PARAMETER_DOUBLE);
-    assert_true(r.parameters[0].float64 == 0.5);
+    assert_int_equal(r.maker.parameters[0].type, PARAMETER_DOUBLE);
+    assert_true(r.maker.parameters[0].float64 == 0.5);
     p = choose_string(text);
     must(decode_parameter("mine", &p));
-    assert_string_equal(r.parameters[0].string, "s");
+    assert_string_equal(r.maker.parameters[0].string, "s");
 }
 
 static void wrong_parameters_have_the_errors_of_the_reference(void **state)
@@ -476,8 +476,8 @@ static void the_last_of_two_parameters_with_one_key_counts(void **state)
     static const char two_entries[] = "\x22\x07\x0a\x01k\x12\x02\x10\x01"
                                       "\x22\x07\x0a\x01k\x12\x02\x10\x02";
     must(decode_bytes(two_entries, sizeof(two_entries) - 1));
-    assert_int_equal(r.n_parameters, 1);
-    assert_int_equal(r.parameters[0].int64, 2);
+    assert_int_equal(r.maker.n_parameters, 1);
+    assert_int_equal(r.maker.parameters[0].int64, 2);
     char many[11 * 9];
     for (int i = 0; i < 11; i++) {
         memcpy(many + 9 * i, two_entries, 9);
@@ -485,9 +485,9 @@ static void the_last_of_two_parameters_with_one_key_counts(void **state)
         many[9 * i + 8] = (char)(i + 1);
     }
     must(decode_bytes(many, sizeof(many)));
-    assert_int_equal(r.n_parameters, 10);
-    assert_string_equal(r.parameters[9].name, "a");
-    assert_int_equal(r.parameters[9].int64, 11);
+    assert_int_equal(r.maker.n_parameters, 10);
+    assert_string_equal(r.maker.parameters[9].name, "a");
+    assert_int_equal(r.maker.parameters[9].int64, 11);
 }
 
 static void wrong_data_has_the_errors_of_the_reference(void **state)

@@ -136,17 +136,17 @@ static void says(struct status *st, enum status_code code, const char *text)
 
 static void expect_input(uint32_t i, const char *name, enum dtype dtype, size_t n_bytes)
 {
-    assert_true(i < r->n_inputs);
-    assert_string_equal(r->inputs[i]->name, name);
-    assert_int_equal(r->inputs[i]->dtype, dtype);
-    assert_int_equal(r->inputs[i]->size_bytes, n_bytes);
+    assert_true(i < r->maker.n_inputs);
+    assert_string_equal(r->maker.inputs[i]->name, name);
+    assert_int_equal(r->maker.inputs[i]->dtype, dtype);
+    assert_int_equal(r->maker.inputs[i]->size_bytes, n_bytes);
 }
 
 static void expect_bytes(uint32_t i, const void *bytes, size_t n_bytes)
 {
-    assert_int_equal(r->inputs[i]->n_buffers, 1);
-    assert_int_equal(r->inputs[i]->buffers[0].size_bytes, n_bytes);
-    assert_memory_equal(r->inputs[i]->buffers[0].base, bytes, n_bytes);
+    assert_int_equal(r->maker.inputs[i]->n_buffers, 1);
+    assert_int_equal(r->maker.inputs[i]->buffers[0].size_bytes, n_bytes);
+    assert_memory_equal(r->maker.inputs[i]->buffers[0].base, bytes, n_bytes);
 }
 
 /* ---- What a body becomes -------------------------------------------------------------------- */
@@ -184,8 +184,8 @@ static void values_of_each_type_are_parsed(void **state)
         assert_null(parse_text(cases[i].json));
         expect_input(0, "A", cases[i].dtype, cases[i].n_bytes);
         expect_bytes(0, cases[i].bytes, cases[i].n_bytes);
-        assert_int_equal(r->inputs[0]->n_dims, 1);
-        assert_int_equal(r->inputs[0]->shape[0], 3);
+        assert_int_equal(r->maker.inputs[0]->n_dims, 1);
+        assert_int_equal(r->maker.inputs[0]->shape[0], 3);
     }
 }
 
@@ -204,12 +204,12 @@ static void members_come_in_any_order(void **state)
     };
     for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
         assert_null(parse_text(bodies[i]));
-        assert_int_equal(r->n_inputs, 1);
+        assert_int_equal(r->maker.n_inputs, 1);
         expect_input(0, "A", DTYPE_INT32, 8);
         expect_bytes(0, (int32_t[]){5, 6}, 8);
-        assert_int_equal(r->inputs[0]->n_dims, 2);
-        assert_string_equal(r->id, "x");
-        assert_int_equal(r->n_outputs, 0);
+        assert_int_equal(r->maker.inputs[0]->n_dims, 2);
+        assert_string_equal(r->maker.id, "x");
+        assert_int_equal(r->maker.n_outputs, 0);
     }
 }
 
@@ -226,12 +226,12 @@ static void binary_tensors_are_views_of_the_body(void **state)
     for (int i = 0; i < 3; i++) { /* the second time from the memo (memo.h) */
         assert_null(parse_both(json, "abcde", 5));
         assert_non_null(memo_find(&ctx.memo, json, strlen(json)));
-        assert_int_equal(r->n_inputs, 3);
+        assert_int_equal(r->maker.n_inputs, 3);
         expect_input(0, "A", DTYPE_UINT8, 3);
         expect_input(1, "B", DTYPE_UINT8, 0);
         expect_input(2, "C", DTYPE_UINT8, 2);
-        assert_ptr_equal(r->inputs[0]->buffers[0].base, body + strlen(json));
-        assert_ptr_equal(r->inputs[2]->buffers[0].base, body + strlen(json) + 3);
+        assert_ptr_equal(r->maker.inputs[0]->buffers[0].base, body + strlen(json));
+        assert_ptr_equal(r->maker.inputs[2]->buffers[0].base, body + strlen(json) + 3);
     }
     /* A remembered text does not hold for other data behind it. */
     says(parse_both(json, "abcd", 4), STATUS_INVALID_ARG,
@@ -252,7 +252,7 @@ static void requested_outputs_and_their_forms_are_parsed(void **state)
     assert_int_equal(call->n_requested_outputs, 1);
     assert_string_equal(call->requested_outputs[0].name, "O");
     assert_true(call->requested_outputs[0].binary);
-    assert_int_equal(r->n_outputs, 1);
+    assert_int_equal(r->maker.n_outputs, 1);
     assert_null(parse_text("{\"inputs\":[],\"outputs\":[{\"parameters\":{},\"name\":\"O\"}]}"));
     assert_false(call->requested_outputs[0].binary || call->binary_default);
     says(parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
@@ -270,13 +270,13 @@ static void parameters_of_the_request_are_parsed(void **state)
                            "\"sequence_start\":true,\"sequence_end\":false,\"priority\":7,"
                            "\"timeout\":9,\"headers\":{\"a\":1},\"text\":\"v\",\"yes\":true,"
                            "\"int\":-3,\"large\":9223372036854775808,\"real\":0.5}}"));
-    assert_null(r->correlation_id.string);
-    assert_true(r->correlation_id.number == UINT64_MAX);
-    assert_int_equal(r->flags, REQUEST_SEQUENCE_START);
-    assert_int_equal(r->priority, 7);
-    assert_int_equal(r->timeout_us, 9);
-    assert_int_equal(r->n_parameters, 5);
-    const struct parameter *p = r->parameters;
+    assert_null(r->maker.correlation_id.string);
+    assert_true(r->maker.correlation_id.number == UINT64_MAX);
+    assert_int_equal(r->maker.flags, REQUEST_SEQUENCE_START);
+    assert_int_equal(r->maker.priority, 7);
+    assert_int_equal(r->maker.timeout_us, 9);
+    assert_int_equal(r->maker.n_parameters, 5);
+    const struct parameter *p = r->maker.parameters;
     assert_int_equal(p[0].type, PARAMETER_STRING);
     assert_string_equal(p[0].name, "text");
     assert_string_equal(p[0].string, "v");
@@ -287,18 +287,18 @@ static void parameters_of_the_request_are_parsed(void **state)
 
     assert_null(parse_text("{\"inputs\":[],\"parameters\":{\"sequence_id\":\"talk\","
                            "\"sequence_end\":true}}"));
-    assert_string_equal(r->correlation_id.string, "talk");
-    assert_int_equal(r->flags, REQUEST_SEQUENCE_END);
+    assert_string_equal(r->maker.correlation_id.string, "talk");
+    assert_int_equal(r->maker.flags, REQUEST_SEQUENCE_END);
 }
 
 static void a_body_without_json_is_a_raw_input(void **state)
 {
     (void)state;
     assert_null(parse_bytes("abc", 3, 0));
-    assert_int_equal(r->n_inputs, 1);
-    assert_true(r->inputs[0]->raw);
+    assert_int_equal(r->maker.n_inputs, 1);
+    assert_true(r->maker.inputs[0]->raw);
     expect_bytes(0, "abc", 3);
-    assert_ptr_equal(r->inputs[0]->buffers[0].base, body);
+    assert_ptr_equal(r->maker.inputs[0]->buffers[0].base, body);
     assert_true(call->binary_default);
 }
 

@@ -35,7 +35,7 @@ static void on_request(struct exchange *x)
     model_ref(&model);
     infer_begin(x, &model);
     call->binary_default = binary;
-    call->request.id = id;
+    call->request.maker.id = id;
     infer_print(x, to_print);
 }
 
