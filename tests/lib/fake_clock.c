@@ -13,6 +13,8 @@
 #include "lib/fake_clock.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/compiler.h"
 #include "base/sleeper.h"
@@ -136,8 +138,14 @@ static bool has_waiter_locked(const struct clock_fake *c, uint64_t until_ns)
 
 void clock_fake_await(struct clock_fake *c, uint64_t by_ns)
 {
+    uint64_t give_up_ns = monotonic_ns() + 60 * NS_PER_S;
     mutex_lock(&c->mu);
-    while (!has_waiter_locked(c, c->time_ns + by_ns))
-        cond_wait(&c->changed, &c->mu);
+    while (!has_waiter_locked(c, c->time_ns + by_ns)) {
+        if (!cond_wait_until(&c->changed, &c->mu, give_up_ns)) {
+            fprintf(stderr, "fake clock: for a minute no thread has waited for the next %llu ns\n",
+                    (unsigned long long)by_ns);
+            abort();
+        }
+    }
     mutex_unlock(&c->mu);
 }
