@@ -44,6 +44,7 @@ enum {
 
 static void on_ready(struct loop_fd *watch, uint32_t events);
 static void on_flush(struct loop_work *work);
+static void on_check(struct timer *t);
 
 static void on_output(struct session *s)
 {
@@ -57,6 +58,23 @@ static void count_out(struct worker_service *s)
     listener_give_slot_back(s->listener);
 }
 
+/* A session may have times that a look each second is too coarse for. */
+static void set_check(struct conn *c)
+{
+    const struct protocol *p = c->session.protocol;
+    struct loop *loop = &c->worker->loop;
+    if (LIKELY(!p->get_next_ns))
+        return;
+    uint64_t next_ns = p->get_next_ns(&c->session);
+    if (next_ns == c->check_ns)
+        return;
+    c->check_ns = next_ns;
+    if (next_ns == UINT64_MAX)
+        loop_clear_timer(loop, &c->check);
+    else
+        loop_set_timer(loop, &c->check, next_ns);
+}
+
 static void begin_conn(struct conn *c)
 {
     struct worker *w = c->worker;
@@ -64,14 +82,16 @@ static void begin_conn(struct conn *c)
 
     c->session.protocol = c->service->env->protocol;
     c->session.on_output = on_output;
+    loop_work_init(&c->flush, on_flush); /* the session may have something to say already */
+    timer_init(&c->check, on_check);
     c->session.protocol->begin(&c->session, c->service->env);
-    loop_work_init(&c->flush, on_flush);
     c->read_ns = c->written_ns = now_ns;
     struct status *st =
         loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready);
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
         c->session.protocol->abort(&c->session);
+        loop_cancel_work(&w->loop, &c->flush);
         close(c->fd);
         count_out(c->service);
         mem_free(c);
@@ -79,6 +99,7 @@ static void begin_conn(struct conn *c)
     }
     c->ranked_ns = now_ns;
     worker_add_conn(w, &c->link, &c->use);
+    set_check(c);
     if (c->service->env->draining)
         conn_drain(c);
 }
@@ -118,6 +139,7 @@ void conn_close(struct conn *c)
     struct worker_service *s = c->service;
     c->session.protocol->abort(&c->session);
     loop_cancel_work(&w->loop, &c->flush);
+    loop_clear_timer(&w->loop, &c->check);
     loop_remove_fd(&w->loop, &c->watch);
     close(c->fd);
     worker_remove_conn(w, &c->link, &c->ready, &c->use);
@@ -231,6 +253,7 @@ static void on_flush(struct loop_work *work)
         return;
     }
     update_interest(c);
+    set_check(c);
     if (UNLIKELY(c->session.paused))
         worker_go_on_later(c->worker, &c->ready);
 }
@@ -305,6 +328,7 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
             c->n_received += (size_t)n;
             c->read_ns = loop_now_ns(&c->worker->loop);
             update_interest(c);
+            set_check(c);
         }
     }
     /* The end of the stream comes with a read of its own. */
@@ -580,6 +604,27 @@ void conn_evict(struct conn *c)
         refuse_conn(c, REFUSAL_MEMORY);
 }
 
+/* The times of the session itself. */
+static void check_session(struct conn *c, uint64_t now_ns)
+{
+    const struct protocol *p = c->session.protocol;
+    if (!p->check_time)
+        return;
+    p->check_time(&c->session, now_ns);
+    if (p->is_over(&c->session))
+        linger_or_close(c);
+    else
+        set_check(c);
+}
+
+static void on_check(struct timer *t)
+{
+    struct conn *c = CONTAINER_OF(t, struct conn, check);
+    c->check_ns = 0;
+    if (!c->lingering)
+        check_session(c, loop_now_ns(&c->worker->loop));
+}
+
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->service->timeouts;
@@ -598,13 +643,13 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     struct session_input input = get_input(c);
     if (takes_too_long(c, &input, now_ns))
         refuse_conn(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
-    else if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
-        conn_close(c);
     else if (c->service->env->draining && input.kind != INPUT_NONE &&
              has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
         refuse_conn(c, REFUSAL_STOPPING);
-    else if (p->check_time)
-        p->check_time(&c->session, now_ns);
+    if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
+        conn_close(c);
+    else
+        check_session(c, now_ns);
 }
 
 void conn_drain(struct conn *c)

@@ -36,10 +36,12 @@ struct conn {
     int fd;
     struct loop_fd watch;
     struct loop_work flush;
-    bool client_left;            /* the client closed its sending side; unread bytes may precede */
-    bool eof;                    /* everything that the client sent was read */
-    bool waiting;                /* the socket's buffer is full */
-    bool lingering;              /* the last reply was sent; what still comes is dropped */
+    struct timer check; /* set while the session wants to be asked at a time: get_next_ns() */
+    uint64_t check_ns;  /* that time; 0: none */
+    bool client_left;   /* the client closed its sending side; unread bytes may precede */
+    bool eof;           /* everything that the client sent was read */
+    bool waiting;       /* the socket's buffer is full */
+    bool lingering;     /* the last reply was sent; what still comes is dropped */
     uint64_t n_received, n_sent; /* bytes */
     uint64_t n_taken; /* bytes that the client had taken at the last question to the kernel */
     struct pace received, taken;  /* of a body, of replies, while in progress */

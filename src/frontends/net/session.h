@@ -150,6 +150,11 @@ struct protocol {
      * afterwards. Optional.
      */
     void (*check_time)(struct session *s, uint64_t now_ns);
+    /*
+     * When it has to be asked at the latest; UINT64_MAX when once a second will do. Asked for after
+     * bytes have come or gone. Optional.
+     */
+    uint64_t (*get_next_ns)(const struct session *s);
 
     /* ---- What sessions share ---- */
 
