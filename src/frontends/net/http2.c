@@ -516,6 +516,7 @@ const struct protocol http2_protocol = {
     .refuse = refuse_http2,
     .drain = drain_http2,
     .check_time = check_http2_time,
+    .get_next_ns = http2_get_next_ns,
     .env_new = new_http2_env,
     .env_free = free_http2_env,
     .settle = settle_shared,

@@ -18,8 +18,9 @@
 /* Takes all that is there, and has it handled. The inbox may be gone afterwards. */
 static void deliver_entries(struct response_inbox *in)
 {
-    /* Acquire: pairs with the release in response_inbox_put(). */
-    struct list *entry = atomic_exchange_explicit(&in->newest, NULL, memory_order_acquire);
+    /* Acquire: the responses, from the release in response_inbox_put(). Release: the message, which
+     * the next thread to find the inbox empty posts again. */
+    struct list *entry = atomic_exchange_explicit(&in->newest, NULL, memory_order_acq_rel);
     while (entry) {
         struct list *older = entry->prev;
         list_push_front(&in->taken, entry);
@@ -58,9 +59,9 @@ void response_inbox_put(struct response_inbox *in, struct response *resp, uint32
     struct list *before = atomic_load_explicit(&in->newest, memory_order_relaxed);
     do {
         entry->prev = before;
-        /* Release: what was written to the response is visible to the loop. */
+        /* Both pair with the exchange in deliver_entries(). */
     } while (!atomic_compare_exchange_weak_explicit(&in->newest, &before, entry,
-                                                    memory_order_release, memory_order_relaxed));
+                                                    memory_order_acq_rel, memory_order_relaxed));
     if (before)
         return; /* a message is under way; the inbox may be gone already */
     if (on_loop_thread(in) && !in->delivering)

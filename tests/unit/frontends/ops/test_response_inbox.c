@@ -188,11 +188,30 @@ static void run_loop(void *arg)
     loop_run(arg);
 }
 
+static atomic_bool runs;
+
+static void on_running(struct message *m)
+{
+    (void)m;
+    atomic_store(&runs, true);
+}
+
+/* As in a server, the loop runs before there is anybody who could put a response. */
+static void start_loop(struct thread *thread)
+{
+    struct message running = {.deliver = on_running};
+    atomic_store(&runs, false);
+    loop_post(&loop, &running);
+    assert_null(thread_start(thread, "loop", run_loop, &loop));
+    while (!atomic_load(&runs))
+        sched_yield();
+}
+
 static void responses_of_many_threads_arrive_once(void **state)
 {
     (void)state;
     struct thread loop_thread;
-    assert_null(thread_start(&loop_thread, "loop", run_loop, &loop));
+    start_loop(&loop_thread);
     for (int round = 0; round < N_ROUNDS; round++) {
         struct putter putters[N_THREADS];
         atomic_bool ended = false;
