@@ -20,6 +20,7 @@ struct h2c_stream {
     size_t n_allowed; /* of the body; the rest waits for h2c_allow() */
     /* The answer. */
     char status[4];
+    char head[1024]; /* its fields but for the status, and those of trailers: "name=value;…" */
     char trailers[1024];
     char *data;
     size_t n_data, capacity;
@@ -59,9 +60,13 @@ static inline int h2c_on_header(nghttp2_session *ng, const nghttp2_frame *frame,
         return 0;
     if (n_name == 7 && memcmp(name, ":status", 7) == 0)
         snprintf(s->status, sizeof(s->status), "%.*s", (int)n_value, (const char *)value);
-    else if (frame->headers.cat == NGHTTP2_HCAT_HEADERS)
-        snprintf(s->trailers + strlen(s->trailers), sizeof(s->trailers) - strlen(s->trailers),
-                 "%.*s=%.*s;", (int)n_name, (const char *)name, (int)n_value, (const char *)value);
+    if (n_name != 7 || memcmp(name, ":status", 7) != 0) {
+        bool is_head = frame->headers.cat != NGHTTP2_HCAT_HEADERS;
+        char *fields = is_head ? s->head : s->trailers;
+        size_t used = strlen(fields);
+        snprintf(fields + used, sizeof(s->trailers) - used, "%.*s=%.*s;", (int)n_name,
+                 (const char *)name, (int)n_value, (const char *)value);
+    }
     return 0;
 }
 

@@ -19,7 +19,7 @@ static void every_code_has_its_numbers(void **state)
         [STATUS_NOT_FOUND] = {404, 5},      [STATUS_INVALID_ARG] = {400, 3},
         [STATUS_UNAVAILABLE] = {503, 14},   [STATUS_UNSUPPORTED] = {501, 12},
         [STATUS_ALREADY_EXISTS] = {400, 6}, [STATUS_CANCELLED] = {400, 1},
-        [STATUS_TIMED_OUT] = {504, 4},
+        [STATUS_TIMED_OUT] = {504, 4},      [STATUS_EXHAUSTED] = {503, 8},
     };
     for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
         const struct ops_error *e = ops_error_of((enum status_code)i);

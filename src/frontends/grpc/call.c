@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a call between HTTP/2 and its kind: checks of the head, messages out of bytes, the
+ * deadline, answers and statuses. Begin at on_begin().
+ *
+ * Invariants: exactly one status is sent for each call, unless the client is gone; after has_ended
+ * the kind gets no message, and cancel() at most once. Thread: the loop's.
+ */
+#include "frontends/grpc/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compress.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "frontends/grpc/unary.h"
+#include "frontends/ops/errors.h"
+#include "frontends/ops/loop_share.h"
+
+static const struct http2_field content_type = HTTP2_FIELD("content-type", "application/grpc");
+static const struct http2_field accept_encoding =
+    HTTP2_FIELD("grpc-accept-encoding", GRPC_ACCEPT_ENCODING);
+
+static struct grpc_call *call_of(struct http2_stream *s)
+{
+    return http2_stream_part(s);
+}
+
+struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
+{
+    return ctx->share ? loop_share_budget(ctx->share) : NULL;
+}
+
+/* ---- Statuses and answers ------------------------------------------------------------------- */
+
+/* Nothing more is expected of the client, and nothing more is sent. */
+static void end_call(struct grpc_call *c)
+{
+    c->has_ended = true;
+    incoming_done(&c->incoming);
+    buf_done(&c->held);
+    if (c->deadline.is_set)
+        timers_clear(&c->ctx->loop->timers, &c->deadline);
+}
+
+static uint32_t set_trailers(struct grpc_call *c, int code, const char *message)
+{
+    int n = snprintf(c->status_text, sizeof(c->status_text), "%d", code);
+    size_t length = strlen(message);
+    c->trailers[0] = (struct http2_field){"grpc-status", c->status_text, sizeof("grpc-status") - 1,
+                                          (size_t)n, false};
+    char *text = length ? arena_alloc(&c->arena, 3 * length) : NULL;
+    if (!text) /* without memory the number has to do */
+        return 1;
+    c->trailers[1] =
+        (struct http2_field){"grpc-message", text, sizeof("grpc-message") - 1,
+                             grpc_encode_message(text == NULL ? "" : message, length, text), true};
+    return 2;
+}
+
+/* A status without a message before it is a head that ends the stream. */
+static void send_status(struct grpc_call *c, int code, const char *message)
+{
+    struct http2_field fields[4] = {content_type, accept_encoding};
+    uint32_t n = set_trailers(c, code, message);
+    end_call(c);
+    if (c->has_answer) {
+        http2_stream_end(c->stream, c->trailers, n);
+        return;
+    }
+    memcpy(&fields[2], c->trailers, n * sizeof(*fields));
+    http2_stream_respond(c->stream, "200", fields, 2 + n, true);
+}
+
+void call_fail(struct grpc_call *c, struct status *st)
+{
+    if (!c->has_ended)
+        send_status(c, ops_error_of(status_code(st))->grpc_status, status_message(st));
+    status_free(st);
+}
+
+/* The encoding in which an answer is packed; GRPC_IDENTITY: in none. */
+static unsigned int choose_encoding(const struct grpc_call *c)
+{
+    unsigned int both = c->ctx->settings->reply_encodings & c->accepted;
+    if (!c->kind->has_tensors || both <= GRPC_IDENTITY)
+        return GRPC_IDENTITY;
+    return both & GRPC_DEFLATE ? GRPC_DEFLATE : GRPC_GZIP;
+}
+
+/* The message packed into one piece, unless it does not become smaller. */
+static bool pack_message(struct grpc_call *c, unsigned int encoding, const struct iovec *pieces,
+                         uint32_t n_pieces, size_t total, struct iovec *ret)
+{
+    enum compress_format format = encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB;
+    char *block;
+    size_t n;
+    struct status *st = compress_pack(c->ctx->compress, format, pieces, n_pieces,
+                                      c->ctx->env->net.pool, NULL, &block, &n);
+    if (st) {
+        status_free(st);
+        return false;
+    }
+    if (n >= total) {
+        pool_release(block);
+        return false;
+    }
+    *ret = (struct iovec){block, n};
+    return true;
+}
+
+/* Prefix and pieces. */
+static bool make_pieces(struct arena *arena, const struct iovec *pieces, uint32_t n, size_t total,
+                        bool compressed, struct grpc_framed *ret)
+{
+    struct out_piece *out = arena_alloc(arena, ((size_t)n + 1) * sizeof(*out));
+    unsigned char *prefix = arena_alloc(arena, INCOMING_PREFIX_BYTES);
+    if (!out || !prefix)
+        return false;
+    prefix[0] = compressed;
+    for (int i = 1; i < INCOMING_PREFIX_BYTES; i++)
+        prefix[i] = (unsigned char)(total >> (8 * (4 - i)));
+    out[0] = (struct out_piece){.bytes = (const char *)prefix, .n_bytes = INCOMING_PREFIX_BYTES};
+    *ret =
+        (struct grpc_framed){.pieces = out, .count = 1, .n_bytes = INCOMING_PREFIX_BYTES + total};
+    for (uint32_t i = 0; i < n; i++) {
+        if (pieces[i].iov_len > 0)
+            out[ret->count++] =
+                (struct out_piece){.bytes = pieces[i].iov_base, .n_bytes = pieces[i].iov_len};
+    }
+    return true;
+}
+
+struct status *call_frame(struct grpc_call *c, struct arena *arena, const struct iovec *pieces,
+                          uint32_t n_pieces, struct grpc_framed *ret)
+{
+    unsigned int encoding = choose_encoding(c);
+    struct iovec packed = {NULL, 0};
+    size_t total = 0;
+    for (uint32_t i = 0; i < n_pieces; i++)
+        total += pieces[i].iov_len;
+    bool is_packed =
+        encoding != GRPC_IDENTITY && pack_message(c, encoding, pieces, n_pieces, total, &packed);
+    bool fine = is_packed ? make_pieces(arena, &packed, 1, packed.iov_len, true, ret)
+                          : make_pieces(arena, pieces, n_pieces, total, false, ret);
+    if (!fine) {
+        pool_release(packed.iov_base);
+        return status_no_memory();
+    }
+    ret->packed = packed.iov_base;
+    return NULL;
+}
+
+static void send_head(struct grpc_call *c)
+{
+    struct http2_field fields[3] = {content_type, accept_encoding};
+    unsigned int encoding = choose_encoding(c);
+    uint32_t n = 2;
+    if (encoding != GRPC_IDENTITY) {
+        const char *name = grpc_encoding_name(encoding);
+        fields[n++] = (struct http2_field){"grpc-encoding", name, sizeof("grpc-encoding") - 1,
+                                           strlen(name), false};
+    }
+    c->has_answer = true;
+    http2_stream_respond(c->stream, "200", fields, n, false);
+}
+
+void call_send(struct grpc_call *c, const struct grpc_framed *framed)
+{
+    if (!c->has_answer)
+        send_head(c);
+    for (uint32_t i = 0; i < framed->count; i++)
+        http2_stream_send(c->stream, &framed->pieces[i]);
+}
+
+void call_finish(struct grpc_call *c)
+{
+    if (!c->has_ended)
+        send_status(c, 0, "");
+}
+
+static void release_packed(void *block)
+{
+    pool_release(block);
+}
+
+void call_reply(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces)
+{
+    struct grpc_framed framed;
+    if (c->has_ended)
+        return;
+    struct status *st = call_frame(c, &c->arena, pieces, n_pieces, &framed);
+    if (st) {
+        call_fail(c, st);
+        return;
+    }
+    if (framed.packed) {
+        struct out_piece *last = &framed.pieces[framed.count - 1];
+        last->release = release_packed;
+        last->owner = framed.packed;
+    }
+    call_send(c, &framed);
+    call_finish(c);
+}
+
+void call_ref(struct grpc_call *c)
+{
+    c->refs++;
+}
+
+void call_unref(struct grpc_call *c)
+{
+    if (--c->refs > 0)
+        return;
+    if (c->has_begun && c->kind->end)
+        c->kind->end(c);
+    arena_reset(&c->arena);
+    http2_stream_unref(c->stream);
+}
+
+/* ---- The head ------------------------------------------------------------------------------- */
+
+static struct span find_header(const struct http2_head *head, const char *name)
+{
+    return http2_head_find(head, name, strlen(name));
+}
+
+/* What is no call of gRPC at all gets a status of HTTP. */
+static bool refuse_http(struct grpc_call *c, const struct http2_head *head)
+{
+    const char *status = NULL;
+    if (head->is_too_large)
+        status = "431";
+    else if (!span_is(head->method, "POST"))
+        status = "405";
+    else if (!grpc_is_content_type(find_header(head, "content-type")))
+        status = "415";
+    if (!status)
+        return false;
+    c->has_ended = true;
+    http2_stream_respond(c->stream, status, NULL, 0, true);
+    return true;
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct grpc_call *c = CONTAINER_OF(t, struct grpc_call, deadline);
+    send_status(c, ops_error_of(STATUS_TIMED_OUT)->grpc_status, "Deadline Exceeded");
+    if (c->has_begun && c->kind->cancel)
+        c->kind->cancel(c);
+}
+
+static struct status *read_timeout(struct grpc_call *c, const struct http2_head *head)
+{
+    struct span value = find_header(head, "grpc-timeout");
+    uint64_t timeout_ns, deadline_ns;
+    if (LIKELY(!value.at))
+        return NULL;
+    if (!grpc_parse_timeout(value, &timeout_ns))
+        return status_new(STATUS_INTERNAL, "invalid grpc-timeout '%.*s'",
+                          (int)MIN(value.length, (size_t)32), value.at);
+    if (__builtin_add_overflow(*c->ctx->env->now_ns, timeout_ns, &deadline_ns))
+        return NULL; /* longer than the machine lives */
+    timers_set(&c->ctx->loop->timers, &c->deadline, deadline_ns);
+    return NULL;
+}
+
+static struct status *read_encodings(struct grpc_call *c, const struct http2_head *head)
+{
+    struct span value = find_header(head, "grpc-encoding");
+    c->accepted = grpc_accepted_encodings(find_header(head, "grpc-accept-encoding"));
+    c->encoding = value.at ? grpc_encoding_of(value) : GRPC_IDENTITY;
+    if (c->encoding)
+        return NULL;
+    return status_new(STATUS_UNSUPPORTED, "Compression algorithm '%.*s' is not supported",
+                      (int)MIN(value.length, (size_t)32), value.at);
+}
+
+/* Methods that have kinds of their own; all others are in the table of unary.c. */
+static const struct {
+    const char *path;
+    const struct grpc_kind *kind;
+} kinds[] = {
+    {"/inference.GRPCInferenceService/ModelInfer", &grpc_infer_kind},
+    {"/inference.GRPCInferenceService/ModelStreamInfer", &grpc_stream_kind},
+};
+
+static struct status *find_method(struct grpc_call *c, struct span path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (strlen(kinds[i].path) == path.length &&
+            memcmp(kinds[i].path, path.at, path.length) == 0) {
+            c->kind = kinds[i].kind;
+            return NULL;
+        }
+    }
+    c->unary = unary_find(path.at, path.length);
+    if (!c->unary)
+        return status_new(STATUS_UNSUPPORTED, "unknown method '%.*s'",
+                          (int)MIN(path.length, (size_t)256), path.at);
+    c->kind = &grpc_unary_kind;
+    return NULL;
+}
+
+static void on_begin(struct http2_stream *s, const struct http2_head *head)
+{
+    struct grpc_call *c = call_of(s);
+    struct grpc_ctx *ctx = http2_stream_env(s)->net.handler_ctx;
+
+    memset(c, 0, offsetof(struct grpc_call, memory));
+    c->stream = s;
+    c->ctx = ctx;
+    c->refs = 1;
+    http2_stream_ref(s);
+    timer_init(&c->deadline, on_deadline);
+    arena_init(&c->arena, c->memory, sizeof(c->memory), GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);
+    if (refuse_http(c, head))
+        return;
+    struct status *st = find_method(c, head->path);
+    if (!st)
+        st = read_encodings(c, head);
+    if (!st)
+        st = read_timeout(c, head);
+    if (st) {
+        call_fail(c, st);
+        return;
+    }
+    c->wants_true_status = span_is(find_header(head, "triton_grpc_error"), "true");
+    if (!c->kind->takes_many)
+        http2_stream_sends_one(s);
+    buf_init_pooled(&c->held, 2 * (size_t)INCOMING_UNASKED_BYTES, ctx->env->net.pool);
+    incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
+                  c->kind->has_tensors);
+    c->has_begun = true;
+    c->kind->begin(c);
+}
+
+/* ---- Messages ------------------------------------------------------------------------------- */
+
+/* The message as the kind reads it. */
+static struct status *unpack_message(struct grpc_call *c, struct incoming_message *m)
+{
+    char *block;
+    size_t n;
+    if (LIKELY(!m->compressed))
+        return NULL;
+    if (c->encoding == GRPC_IDENTITY)
+        return status_new(STATUS_INTERNAL, "a compressed message without grpc-encoding");
+    struct status *st = compress_unpack(
+        c->ctx->compress, c->encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB, m->bytes,
+        m->n_bytes, c->ctx->settings->max_message_bytes, c->ctx->env->net.pool, NULL, &block, &n);
+    if (st) {
+        enum status_code code =
+            status_code(st) == STATUS_INVALID_ARG ? STATUS_INTERNAL : STATUS_EXHAUSTED;
+        struct status *told = status_new(code, "%s", status_message(st));
+        status_free(st);
+        return told;
+    }
+    pool_release(m->block);
+    *m = (struct incoming_message){.block = block, .bytes = block, .n_bytes = n};
+    return NULL;
+}
+
+static void handle_message(struct grpc_call *c, struct incoming_message *m)
+{
+    struct status *st = NULL;
+    if (c->has_message && !c->kind->takes_many)
+        st = status_new(STATUS_INTERNAL, "more than one message for a method that takes one");
+    else
+        st = unpack_message(c, m);
+    if (st) {
+        pool_release(m->block);
+        call_fail(c, st);
+        return;
+    }
+    c->has_message = true;
+    c->kind->on_message(c, m->block, m->bytes, m->n_bytes);
+}
+
+/* Bytes of the stream, in their order. */
+static void add_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
+{
+    while (n_bytes > 0 && !c->has_ended && !c->is_held) {
+        struct incoming_message message;
+        bool complete;
+        size_t used;
+        struct status *st = incoming_add(&c->incoming, bytes, n_bytes, &used, &complete, &message);
+        bytes += used;
+        n_bytes -= used;
+        if (st)
+            call_fail(c, st);
+        else if (complete)
+            handle_message(c, &message);
+    }
+    if (n_bytes == 0)
+        return;
+    if (c->has_ended) { /* nobody reads the rest */
+        http2_stream_take(c->stream, n_bytes);
+        return;
+    }
+    buf_add(&c->held, bytes, n_bytes);
+    if (c->held.failed)
+        call_fail(c, status_new(STATUS_EXHAUSTED, "no memory for messages that wait"));
+}
+
+static void on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
+{
+    add_bytes(call_of(s), bytes, n_bytes);
+}
+
+/* The client has sent all, and the kind has had it. */
+static void half_close(struct grpc_call *c)
+{
+    bool within = incoming_is_within(&c->incoming);
+    if (within || (!c->has_message && !c->kind->takes_many))
+        call_fail(c, status_new(STATUS_INTERNAL, "the client ended the call %s a message",
+                                within ? "within" : "without"));
+    else if (c->kind->on_half_close)
+        c->kind->on_half_close(c);
+}
+
+static void on_half_close(struct http2_stream *s)
+{
+    struct grpc_call *c = call_of(s);
+    c->is_half_closed = true;
+    if (!c->has_ended && !c->is_held)
+        half_close(c);
+}
+
+void call_hold(struct grpc_call *c)
+{
+    c->is_held = true;
+}
+
+void call_resume(struct grpc_call *c)
+{
+    struct buf held = c->held;
+    if (!c->is_held || c->has_ended)
+        return;
+    c->is_held = false;
+    buf_init_pooled(&c->held, held.max, held.pool);
+    add_bytes(c, buf_text(&held), held.size);
+    buf_done(&held);
+    if (c->is_half_closed && !c->has_ended && !c->is_held)
+        half_close(c);
+}
+
+static void on_room(struct http2_stream *s)
+{
+    struct grpc_call *c = call_of(s);
+    if (!c->has_ended && c->kind->on_room)
+        c->kind->on_room(c);
+}
+
+static bool on_turn(struct http2_stream *s, bool is_last)
+{
+    struct grpc_call *c = call_of(s);
+    if (c->has_ended || incoming_on_turn(&c->incoming))
+        return true;
+    if (is_last)
+        call_fail(c, status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
+                                c->incoming.n_bytes));
+    return is_last;
+}
+
+/* ---- Ends ----------------------------------------------------------------------------------- */
+
+static void on_cancel(struct http2_stream *s, enum http2_error why)
+{
+    struct grpc_call *c = call_of(s);
+    bool was_wanted = c->has_begun && !c->has_ended;
+    (void)why;
+    if (!c->has_ended)
+        end_call(c);
+    if (was_wanted && c->kind->cancel)
+        c->kind->cancel(c);
+}
+
+static void on_end(struct http2_stream *s)
+{
+    struct grpc_call *c = call_of(s);
+    if (!c->has_ended)
+        end_call(c);
+    if (c->has_begun && c->kind->close)
+        c->kind->close(c);
+    call_unref(c);
+}
+
+const struct http2_handler grpc_handler = {
+    .part_bytes = sizeof(struct grpc_call) + GRPC_PART_BYTES,
+    .on_begin = on_begin,
+    .on_data = on_data,
+    .on_half_close = on_half_close,
+    .on_cancel = on_cancel,
+    .on_turn = on_turn,
+    .on_room = on_room,
+    .on_end = on_end,
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A gRPC call on a stream of HTTP/2: its head, its messages, its status. The call knows no method's
+ * meaning: a struct grpc_kind does.
+ *
+ *      head ──► begin ──► on_message… ──► on_half_close
+ *                 call_reply()                 one message and the status OK
+ *                 call_fail()                  a status that is an error
+ *                 cancel ◄── the client or its deadline has given up
+ *      all is sent or dropped ──► close;   the last reference is gone ──► end
+ *
+ * The call is a part of its stream. A kind whose work goes on elsewhere keeps it by call_ref().
+ *
+ * Thread: the loop's.
+ */
+#ifndef CONCH_FRONTENDS_GRPC_CALL_H
+#define CONCH_FRONTENDS_GRPC_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/timer.h"
+#include "frontends/grpc/incoming.h"
+#include "frontends/grpc/stream_flow.h"
+#include "frontends/grpc/text.h"
+#include "frontends/net/http2.h"
+
+struct compress;
+struct inline_budget;
+struct grpc_call;
+struct loop_share;
+struct server;
+struct status;
+
+/* What a kind of calls does. */
+struct grpc_kind {
+    bool has_tensors; /* its messages are ModelInferRequests */
+    bool takes_many;  /* a call may have any number of messages */
+    /* The call begins; its part is not cleared. */
+    void (*begin)(struct grpc_call *c);
+    /* A message is complete and unpacked. `block` is the kind's, which releases it. */
+    void (*on_message)(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes);
+    /* The client has sent all its messages. Optional: a call that takes one has had it. */
+    void (*on_half_close)(struct grpc_call *c);
+    /* The connection has room for answers again (http2_stream_await_room()). Optional. */
+    void (*on_room)(struct grpc_call *c);
+    /* The call has ended before its answer: nobody wants one. Optional. */
+    void (*cancel)(struct grpc_call *c);
+    /* The stream is over: the client has its answer, or wants none. Optional. */
+    void (*close)(struct grpc_call *c);
+    /* The last reference is gone. Optional. */
+    void (*end)(struct grpc_call *c);
+};
+
+struct unary_method;
+
+/* Constant after the start. */
+struct grpc_settings {
+    struct server *server;
+    size_t max_message_bytes;
+    struct stream_flow_limits flow; /* of each decoupled request */
+    unsigned int reply_encodings; /* how answers to inferences are packed, if the client accepts one
+                                     of them; GRPC_IDENTITY: not at all */
+};
+
+/* Per loop; the loop's thread only. */
+struct grpc_ctx {
+    const struct grpc_settings *settings;
+    struct http2_env *env;
+    struct loop *loop;
+    struct compress *compress;
+    struct loop_share *share; /* the loop's inline budget; NULL: models never run on this thread */
+};
+
+enum {
+    GRPC_CALL_MEMORY = 1024,
+    GRPC_PART_BYTES = 4096,
+    GRPC_ARENA_BYTES = 64 << 20, /* the most that the answer of an inference takes beside tensors */
+};
+
+struct grpc_call {
+    struct http2_stream *stream;
+    struct grpc_ctx *ctx;
+    const struct grpc_kind *kind;     /* NULL: the call was refused at its head */
+    const struct unary_method *unary; /* of calls of that kind; else NULL */
+    struct incoming incoming;
+    struct arena arena;     /* for answers; lives as long as the call */
+    unsigned int encoding;  /* of the client's packed messages; GRPC_IDENTITY: none is named */
+    unsigned int accepted;  /* set of the encodings that the client accepts */
+    unsigned int refs;      /* the stream's, until on_end(); the kind's */
+    bool wants_true_status; /* the metadata triton_grpc_error is true */
+    bool has_message;       /* a message was complete */
+    bool has_answer;        /* the head of the answer was sent */
+    bool is_half_closed;    /* the client has sent all */
+    bool is_held;           /* call_hold() */
+    struct buf held;        /* what has come since, which is not taken */
+    bool has_begun;         /* kind->begin() was called */
+    bool has_ended;         /* a status was sent, or nobody wants one */
+    struct timer deadline;  /* of the header grpc-timeout */
+    struct http2_field trailers[2];
+    char status_text[4];
+    char memory[GRPC_CALL_MEMORY]; /* of the arena */
+    _Alignas(16) char part[];      /* the kind's, of GRPC_PART_BYTES at the most */
+};
+
+/* grpc_call_of - the call whose part that is. */
+static inline struct grpc_call *grpc_call_of(void *part)
+{
+    return (struct grpc_call *)(void *)((char *)part - offsetof(struct grpc_call, part));
+}
+
+/* grpc_inline_budget - for requests that this thread may execute; NULL: it executes none. */
+struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx);
+
+/* grpc_handler - the events of HTTP/2's streams become those of calls; env->net.handler_ctx is a
+ * struct grpc_ctx. */
+extern const struct http2_handler grpc_handler;
+
+/*
+ * call_reply - sends one message and the status OK. The pieces lie in the call's arena, or live
+ * until kind->close().
+ */
+void call_reply(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces);
+
+/* A message with its prefix, ready for http2_stream_send(). */
+struct grpc_framed {
+    struct out_piece *pieces; /* none is empty */
+    uint32_t count;
+    size_t n_bytes;
+    char *packed; /* a block of the pool to be released when the pieces are; NULL: not packed */
+};
+
+/*
+ * call_frame - frames a message for the call, packed if the client accepts that and the settings
+ * want it.
+ *
+ * @arena  has all but the pieces' bytes
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *call_frame(struct grpc_call *c, struct arena *arena,
+                                    const struct iovec *pieces, uint32_t n_pieces,
+                                    struct grpc_framed *ret);
+
+/* call_send - sends a framed message. The release of each piece is set before. */
+void call_send(struct grpc_call *c, const struct grpc_framed *framed);
+
+/* call_finish - sends the status OK after the messages that were sent. */
+void call_finish(struct grpc_call *c);
+
+/*
+ * call_hold, call_resume - between them the kind gets no message, and the client may send no more
+ * than its window. call_resume() may deliver messages and the half-close before it returns.
+ */
+void call_hold(struct grpc_call *c);
+void call_resume(struct grpc_call *c);
+
+/* call_fail - sends the status of an error, which is taken; no message follows. */
+void call_fail(struct grpc_call *c, struct status *st);
+
+/* call_ref, call_unref - end() follows when the last reference is gone. */
+void call_ref(struct grpc_call *c);
+void call_unref(struct grpc_call *c);
+
+/* The kinds. */
+extern const struct grpc_kind grpc_unary_kind;  /* unary_call.c */
+extern const struct grpc_kind grpc_infer_kind;  /* infer_call.c */
+extern const struct grpc_kind grpc_stream_kind; /* stream_call.c */
+
+#endif

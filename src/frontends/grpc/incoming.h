@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The messages of a gRPC stream as they come: five bytes of prefix (compressed or not, length),
+ * then the message, in any portions.
+ *
+ * A message is copied once, from the bytes that were read into a block of the pool. Where the
+ * message begins in its block is chosen so that its first raw tensor is aligned to 64 bytes. Up to
+ * INCOMING_UNASKED_BYTES a message comes without a word of ours, and its block grows as it comes. A
+ * longer one waits for its turn after these bytes; then its block grows to the whole length, and
+ * the rest may come.
+ *
+ * Thread: the loop's.
+ */
+#ifndef CONCH_FRONTENDS_GRPC_INCOMING_H
+#define CONCH_FRONTENDS_GRPC_INCOMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct http2_stream;
+struct pool;
+struct status;
+
+enum {
+    INCOMING_PREFIX_BYTES = 5,
+    INCOMING_FIRST_BYTES = 64 << 10,  /* the block of a message that has just begun */
+    INCOMING_UNASKED_BYTES = 1 << 20, /* as many as a stream's window has */
+};
+
+struct incoming {
+    /* Constant. */
+    struct http2_stream *stream;
+    struct pool *pool;
+    size_t max_bytes; /* of a message */
+    bool has_tensors; /* it is a ModelInferRequest */
+
+    unsigned char prefix[INCOMING_PREFIX_BYTES];
+    unsigned int n_prefix; /* the bytes of the prefix that have come */
+    bool compressed;
+    size_t n_bytes, n_come; /* of the message */
+    char *block;            /* NULL: none of it has come */
+    size_t room, shift;     /* of the block; where the message begins in it */
+    size_t n_held;          /* bytes that came before the turn and do not yet count as taken */
+    size_t n_expected;      /* bytes that the turn has granted and that have not come */
+    bool waits;             /* for its turn */
+};
+
+/* A message that is complete. */
+struct incoming_message {
+    char *block; /* the receiver's, who ends it with pool_release(); NULL: of 0 bytes */
+    const char *bytes;
+    size_t n_bytes;
+    bool compressed;
+};
+
+/* incoming_init - nothing has come. */
+void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool *pool,
+                   size_t max_bytes, bool has_tensors);
+/* incoming_done - releases what has come of an incomplete message. */
+void incoming_done(struct incoming *in);
+
+/*
+ * incoming_add - takes bytes up to the end of the first message.
+ *
+ * @ret_used      how many of the bytes were used
+ * @ret_complete  whether *ret_message is set
+ * Errors: STATUS_INTERNAL   the first byte of the prefix is neither 0 nor 1
+ *         STATUS_EXHAUSTED  the message is longer than max_bytes, or there is no memory for it
+ */
+NODISCARD struct status *incoming_add(struct incoming *in, const char *bytes, size_t n_bytes,
+                                      size_t *ret_used, bool *ret_complete,
+                                      struct incoming_message *ret_message);
+
+/*
+ * incoming_on_turn - the stream's turn to get memory: http2_handler.on_turn. False: there is none.
+ */
+bool incoming_on_turn(struct incoming *in);
+
+/* incoming_is_within - has a message begun that is not complete? */
+static inline bool incoming_is_within(const struct incoming *in)
+{
+    return in->n_prefix > 0;
+}
+
+#endif

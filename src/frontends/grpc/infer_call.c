@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ModelInfer: from the message of a call to a request of the core, and from its response to the
+ * call's answer.
+ *
+ *      take_message ─► server_infer ─► on_respond ─► call_reply ─► close ─► response_free,
+ *                                                                           request_unref
+ *                                          on_destroy ◄────────────────────────┘ (or later, when
+ * the backend lets go of the request)
+ *
+ * on_respond and on_destroy may come on any thread. On the loop's own thread (a model that is
+ * executed inline) they act at once; on another one they post a message to the loop. Three
+ * references keep the call: the stream's, one until the final response, one until on_destroy.
+ *
+ * Inputs are views of the message, whose block is released with the request. Outputs are sent from
+ * where the backend wrote them. A call that is over before its final response waits for that
+ * before it drops request and response. Threads: as said.
+ */
+#include <assert.h>
+#include <pthread.h>
+
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
+#include "core/request/life.h"
+#include "core/request/response.h"
+#include "frontends/grpc/call.h"
+#include "frontends/grpc/infer_decode.h"
+#include "frontends/grpc/infer_encode.h"
+#include "frontends/grpc/infer_message.h"
+#include "core/server/server.h"
+#include "frontends/ops/ops.h"
+#include "frontends/ops/tensor_blocks.h"
+
+enum {
+    REQUEST_BYTES = 1536,      /* names and shapes of the usual request */
+    MESSAGE_BYTES = 2048,      /* the views of the usual message */
+    MAX_VIEW_BYTES = 64 << 20, /* … of any */
+};
+
+struct infer_part {
+    bool has_request; /* `request` is initialised */
+    bool with_core;   /* server_infer() took it */
+    bool is_finished; /* … and its final response has come to the loop */
+    bool is_closed;   /* the client has its answer, or wants none */
+    char *block;      /* of the client's message */
+    struct tensor_blocks blocks;
+    struct message answered, destroyed;
+    _Atomic(struct response *) response; /* the first response, or NULL */
+    atomic_uint n_responses;
+    struct request request;
+    _Alignas(16) char request_memory[REQUEST_BYTES];
+};
+
+static_assert(sizeof(struct infer_part) <= GRPC_PART_BYTES, "a part has room");
+
+static struct infer_part *part_of(struct grpc_call *c)
+{
+    return (struct infer_part *)(void *)c->part;
+}
+
+static struct infer_part *part_of_request(struct request *r)
+{
+    return CONTAINER_OF(r, struct infer_part, request);
+}
+
+static bool on_own_thread(const struct grpc_call *c)
+{
+    /* The owner is set before the first connection exists. */
+    return pthread_equal(c->ctx->loop->owner, pthread_self());
+}
+
+/* ---- What the core calls -------------------------------------------------------------------- */
+
+static void reply_with_outputs(struct grpc_call *c, struct response *resp)
+{
+    const struct model *m = resp->request->model;
+    struct infer_identity identity = {m->name, m->version_text, resp->id};
+    struct infer_pieces pieces;
+    struct status *st = infer_encode(resp, &identity, INFER_UNARY, &c->arena, &pieces);
+    if (st)
+        call_fail(c, st);
+    else
+        call_reply(c, pieces.items, pieces.count);
+}
+
+static void reply_with_response(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    unsigned int n = atomic_load(&p->n_responses);
+    struct response *resp = atomic_load(&p->response);
+
+    if (c->has_ended) /* late, or cancelled */
+        return;
+    if (UNLIKELY(n != 1))
+        call_fail(c, status_new(STATUS_INTERNAL, "expected a single response, got %u", n));
+    else if (resp->error)
+        call_fail(c, status_ref(resp->error));
+    else
+        reply_with_outputs(c, resp);
+}
+
+/* Nobody needs the request or its response any more. */
+static void drop_answer(struct infer_part *p)
+{
+    response_free(atomic_exchange(&p->response, NULL));
+    if (p->has_request)
+        request_unref(&p->request);
+}
+
+/* The final response is there: the loop's thread goes on. */
+static void finish_call(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    p->is_finished = true;
+    reply_with_response(c);
+    if (p->is_closed)
+        drop_answer(p);
+    call_unref(c);
+}
+
+static void on_answered(struct message *m)
+{
+    finish_call(grpc_call_of(CONTAINER_OF(m, struct infer_part, answered)));
+}
+
+static void on_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct infer_part *p = part_of_request(r);
+    struct grpc_call *c = grpc_call_of(p);
+
+    if (resp) {
+        struct response *none = NULL;
+        if (!atomic_compare_exchange_strong(&p->response, &none, resp))
+            response_free(resp); /* the call carries one; more are an error */
+        atomic_fetch_add(&p->n_responses, 1);
+    }
+    if (!(flags & RESPONSE_FINAL))
+        return;
+    if (on_own_thread(c))
+        finish_call(c);
+    else
+        loop_post(c->ctx->loop, &p->answered);
+}
+
+static void release_message(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    p->has_request = false;
+    tensor_blocks_release(&p->blocks);
+    pool_release(TAKE(p->block));
+    call_unref(c);
+}
+
+static void on_destroyed(struct message *m)
+{
+    release_message(grpc_call_of(CONTAINER_OF(m, struct infer_part, destroyed)));
+}
+
+static void on_destroy(struct request *r)
+{
+    struct infer_part *p = part_of_request(r);
+    struct grpc_call *c = grpc_call_of(p);
+    if (on_own_thread(c))
+        release_message(c);
+    else
+        loop_post(c->ctx->loop, &p->destroyed);
+}
+
+static const struct request_ops request_ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = on_respond,
+    .destroy = on_destroy,
+};
+
+/* ---- The call's events ---------------------------------------------------------------------- */
+
+static void begin_infer(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    p->has_request = p->with_core = p->is_finished = p->is_closed = false;
+    p->block = NULL;
+    p->blocks = (struct tensor_blocks){NULL};
+    p->answered.deliver = on_answered;
+    p->destroyed.deliver = on_destroyed;
+    atomic_init(&p->response, NULL);
+    atomic_init(&p->n_responses, 0);
+}
+
+/* An empty request, whose reference to the call on_destroy() drops; the reference to the model is
+ * taken. */
+static void make_request(struct grpc_call *c, struct model *model)
+{
+    struct infer_part *p = part_of(c);
+    request_init(&p->request, &request_ops, model, p->request_memory, sizeof(p->request_memory),
+                 c->ctx->env->net.pool);
+    p->request.inline_budget = grpc_inline_budget(c->ctx);
+    p->has_request = true;
+    call_ref(c);
+}
+
+static struct status *decode_message(struct grpc_call *c, const char *bytes, size_t n_bytes,
+                                     struct arena *arena)
+{
+    struct infer_part *p = part_of(c);
+    struct infer_message m;
+    struct infer_asks asks; /* all its answers are final */
+    struct model *model;
+    struct status *st = infer_message_read(&m, bytes, n_bytes, arena);
+    if (st)
+        return st;
+    struct ops_model_ref ref = {m.model_name.at, m.model_name.length, m.model_version.at,
+                                m.model_version.length};
+    st = ops_infer_model(c->ctx->settings->server, &ref, "ModelInfer RPC", &model);
+    if (st)
+        return st;
+    make_request(c, model);
+    return infer_decode(&m, &p->request, &p->blocks, &asks);
+}
+
+static void take_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
+{
+    struct infer_part *p = part_of(c);
+    char memory[MESSAGE_BYTES];
+    struct arena arena;
+
+    p->block = block;
+    arena_init(&arena, memory, sizeof(memory), MAX_VIEW_BYTES, c->ctx->env->net.pool, NULL);
+    struct status *st = decode_message(c, bytes, n_bytes, &arena);
+    arena_reset(&arena);
+    if (!st) {
+        call_ref(c);         /* the final response's */
+        p->with_core = true; /* before: the answer may be out when it returns */
+        st = server_infer(c->ctx->settings->server, &p->request);
+        if (!st)
+            return;
+        p->with_core = false;
+        call_unref(c);
+    }
+    call_fail(c, st);
+}
+
+static void cancel_infer(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    if (p->with_core)
+        request_cancel(&p->request);
+}
+
+static void close_infer(struct grpc_call *c)
+{
+    struct infer_part *p = part_of(c);
+    p->is_closed = true;
+    if (!p->with_core || p->is_finished)
+        drop_answer(p);
+}
+
+static void end_infer(struct grpc_call *c)
+{
+    pool_release(TAKE(part_of(c)->block)); /* of a message that became no request */
+}
+
+const struct grpc_kind grpc_infer_kind = {
+    .has_tensors = true,
+    .begin = begin_infer,
+    .on_message = take_message,
+    .cancel = cancel_infer,
+    .close = close_infer,
+    .end = end_infer,
+};

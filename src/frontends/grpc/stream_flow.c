@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts of what has not left, under a mutex that is held for a few instructions. Full is a state:
+ * it begins at a limit and ends when both counts are at most half of theirs, so that the backend's
+ * thread is not woken for each response. Thread: any.
+ */
+#include "frontends/grpc/stream_flow.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+enum { FLOW_LEVEL = 880 };
+
+void stream_flow_init(struct stream_flow *f, const struct stream_flow_limits *limits,
+                      struct clock *clock)
+{
+    *f = (struct stream_flow){.limits = limits, .clock = clock};
+    mutex_init(&f->mu, FLOW_LEVEL, "stream_flow.mu");
+    cond_init(&f->changed);
+}
+
+void stream_flow_done(struct stream_flow *f)
+{
+    cond_done(&f->changed);
+    mutex_done(&f->mu);
+}
+
+struct status *stream_flow_await(struct stream_flow *f)
+{
+    uint64_t deadline_ns = UINT64_MAX;
+    bool in_time = true;
+    mutex_lock(&f->mu);
+    if (f->is_full && f->limits->stall_ns)
+        deadline_ns = clock_now_ns(f->clock) + f->limits->stall_ns;
+    while (f->is_full && !f->has_ended && in_time)
+        in_time = cond_wait_by_clock(&f->changed, &f->mu, f->clock, deadline_ns);
+    bool has_ended = f->has_ended, is_full = f->is_full;
+    mutex_unlock(&f->mu);
+    if (has_ended)
+        return status_new(STATUS_CANCELLED, "the client has ended the call");
+    if (is_full)
+        return status_new(STATUS_UNAVAILABLE, "the client has not read its responses for %llu s",
+                          (unsigned long long)(f->limits->stall_ns / NS_PER_S));
+    return NULL;
+}
+
+static bool is_above(const struct stream_flow *f, size_t n_responses, size_t n_bytes)
+{
+    const struct stream_flow_limits *l = f->limits;
+    return (l->max_responses && n_responses >= l->max_responses) || n_bytes >= l->max_bytes;
+}
+
+void stream_flow_add(struct stream_flow *f, size_t n_bytes)
+{
+    mutex_lock(&f->mu);
+    f->n_responses++;
+    f->n_bytes += n_bytes;
+    if (is_above(f, f->n_responses, f->n_bytes))
+        f->is_full = true;
+    mutex_unlock(&f->mu);
+}
+
+void stream_flow_drop(struct stream_flow *f, size_t n_bytes)
+{
+    mutex_lock(&f->mu);
+    f->n_responses--;
+    f->n_bytes -= n_bytes;
+    bool has_room = f->is_full && !is_above(f, 2 * f->n_responses, 2 * f->n_bytes);
+    /* With a limit of one response, half of it is none. */
+    if (f->is_full && f->n_responses == 0)
+        has_room = true;
+    if (has_room)
+        f->is_full = false;
+    mutex_unlock(&f->mu);
+    if (has_room)
+        cond_broadcast(&f->changed);
+}
+
+void stream_flow_end(struct stream_flow *f)
+{
+    mutex_lock(&f->mu);
+    f->has_ended = true;
+    mutex_unlock(&f->mu);
+    cond_broadcast(&f->changed);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The responses of one decoupled request that have not left, bounded: a backend that sends them
+ * faster than its client reads them waits in the call by which it sends.
+ *
+ *      stream_flow_await()   on the backend's thread, before a response is taken
+ *      stream_flow_add()     … it is taken
+ *      stream_flow_drop()    … has left, or never will
+ *
+ * The thread waits until half of the responses, or of their bytes, has left, or the request ends
+ * (stream_flow_end()), or the time for a client that does not read is over. So such a request must
+ * not be executed on the loop.
+ */
+#ifndef CONCH_FRONTENDS_GRPC_STREAM_FLOW_H
+#define CONCH_FRONTENDS_GRPC_STREAM_FLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/mutex.h"
+
+struct clock;
+struct status;
+
+struct stream_flow_limits {
+    size_t max_responses; /* --grpc-max-response-pool-size; 0: no limit */
+    size_t max_bytes;
+    uint64_t stall_ns; /* how long a thread waits; 0: without limit */
+};
+
+struct stream_flow {
+    /* Set by stream_flow_init(), constant afterwards. */
+    const struct stream_flow_limits *limits;
+    struct clock *clock;
+
+    struct mutex mu; /* level 880 in core/README.md; a leaf */
+    struct cond changed;
+    /* Under mu. */
+    size_t n_responses, n_bytes; /* that have not left */
+    bool is_full;                /* until half has left */
+    bool has_ended;
+};
+
+void stream_flow_init(struct stream_flow *f, const struct stream_flow_limits *limits,
+                      struct clock *clock);
+void stream_flow_done(struct stream_flow *f);
+
+/*
+ * stream_flow_await - waits for room for another response.
+ *
+ * Thread: any but the loop's. Blocks.
+ * Errors: STATUS_CANCELLED    the request has ended: nobody wants the response
+ *         STATUS_UNAVAILABLE  the client has not read for stall_ns
+ */
+NODISCARD struct status *stream_flow_await(struct stream_flow *f);
+
+/* stream_flow_add, stream_flow_drop - a response of n_bytes. Thread: any. */
+void stream_flow_add(struct stream_flow *f, size_t n_bytes);
+void stream_flow_drop(struct stream_flow *f, size_t n_bytes);
+
+/* stream_flow_end - nobody waits from now on. Thread: any. */
+void stream_flow_end(struct stream_flow *f);
+
+#endif

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC service, which the program does not start yet, with Triton's own client: tests/tools/grpc_server.c."""
+
+import queue
+import subprocess
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as client
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
+
+import repository
+from server import BACKENDS, BUILD, SANITIZER
+
+pytestmark = pytest.mark.conch_only("drives our library, since our program does not serve gRPC yet")
+
+REPEAT = ('backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n' + repository.tensor("input", "IN", "INT32", [-1])
+          + repository.tensor("input", "DELAY", "UINT32", [-1]) + repository.tensor("input", "WAIT", "UINT32", [1])
+          + repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1]))
+
+
+class Served:
+    """A server with gRPC on a free port."""
+
+    def __init__(self, models, *args):
+        self.process = subprocess.Popen([BUILD / "tests/grpc_server", models, BACKENDS, *args], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.lines = []
+        while not self.lines or not self.lines[-1].startswith("port "):
+            line = self.process.stdout.readline()
+            assert line, self.process.stderr.read()
+            self.lines.append(line)
+        self.url = f"127.0.0.1:{self.lines[-1].split()[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        _, errors = self.process.communicate("", timeout=60)
+        assert not SANITIZER.search(errors), errors
+        assert self.process.returncode == 0, errors
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    models = tmp_path_factory.mktemp("models")
+    repository.write_identity(models, "echo", [("FP32", [-1])])
+    repository.write_identity(models, "strings", [("BYTES", [-1])])
+    repository.write_model(models, "repeat", REPEAT)
+    with Served(models) as server:
+        yield server
+
+
+@pytest.fixture
+def triton(served):
+    with client.InferenceServerClient(served.url) as made:
+        yield made
+
+
+def names_of(triton, model):
+    config = triton.get_model_config(model).config
+    return config.input[0].name, config.output[0].name
+
+
+DATATYPES = {"float32": "FP32", "int32": "INT32", "uint32": "UINT32", "object": "BYTES"}
+
+
+def tensor(name, values):
+    made = client.InferInput(name, list(values.shape), DATATYPES[str(values.dtype)])
+    made.set_data_from_numpy(values)
+    return made
+
+
+def to_repeat(count, delay_ms):
+    """The inputs of the model `repeat` for that many responses."""
+    return [tensor("IN", np.arange(count, dtype=np.int32)), tensor("DELAY", np.full(count, delay_ms, np.uint32)),
+            tensor("WAIT", np.zeros(1, np.uint32))]
+
+
+def test_health_and_metadata(triton):
+    assert triton.is_server_live()
+    assert triton.is_server_ready()
+    assert triton.is_model_ready("echo")
+    with pytest.raises(InferenceServerException, match="NOT_FOUND"):
+        triton.is_model_ready("none")
+    assert "statistics" in triton.get_server_metadata().extensions
+    metadata = triton.get_model_metadata("echo")
+    assert metadata.versions == ["1"]
+    assert metadata.inputs[0].datatype == "FP32"
+    assert triton.get_model_config("echo").config.backend == "identity"
+    assert {row.name for row in triton.get_model_repository_index().models} == {"echo", "strings", "repeat"}
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 300_000, 3_000_000])
+def test_an_inference_comes_back(triton, count):
+    name, output = names_of(triton, "echo")
+    values = np.arange(count, dtype=np.float32)
+    result = triton.infer("echo", [tensor(name, values)], request_id="7")
+    assert (result.as_numpy(output) == values).all()
+    assert result.get_response().id == "7"
+    assert result.get_response().model_version == "1"
+
+
+def test_strings_come_back(triton):
+    name, output = names_of(triton, "strings")
+    values = np.array([b"", b"abc", b"\x00\xff"], dtype=object)
+    assert list(triton.infer("strings", [tensor(name, values)]).as_numpy(output)) == list(values)
+
+
+def test_statistics_count(triton):
+    before = triton.get_inference_statistics("echo").model_stats[0].inference_stats.success.count
+    name, _ = names_of(triton, "echo")
+    triton.infer("echo", [tensor(name, np.ones(3, np.float32))])
+    assert triton.get_inference_statistics("echo").model_stats[0].inference_stats.success.count == before + 1
+
+
+def test_typed_contents_are_taken(served):
+    """As clients send that know the protocol, but not Triton's raw form."""
+    with grpc.insecure_channel(served.url) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
+                                    request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+                                    response_deserializer=service_pb2.ModelInferResponse.FromString)
+        request = service_pb2.ModelInferRequest(model_name="echo")
+        made = request.inputs.add(name="INPUT0", datatype="FP32", shape=[3])
+        made.contents.fp32_contents.extend([1, 2, 3])
+        response = infer(request)
+        assert np.frombuffer(response.raw_output_contents[0], np.float32).tolist() == [1, 2, 3]
+
+
+def test_errors_have_codes(triton):
+    name, _ = names_of(triton, "echo")
+    one = [tensor(name, np.ones(1, np.float32))]
+    for call, code in [(lambda: triton.infer("none", one), "NOT_FOUND"),
+                       (lambda: triton.infer("repeat", one), "UNIMPLEMENTED"),
+                       (lambda: triton.infer("echo", []), "INVALID_ARGUMENT"),
+                       (lambda: triton.infer("echo", one, model_version="x"), "INVALID_ARGUMENT"),
+                       (triton.get_system_shared_memory_status, "UNIMPLEMENTED")]:
+        with pytest.raises(InferenceServerException) as caught:
+            call()
+        assert caught.value.status() == f"StatusCode.{code}", caught.value
+
+
+def test_a_deadline_ends_a_call(triton):
+    answers = queue.Queue()
+    triton.start_stream(callback=lambda result, error: answers.put((result, error)), stream_timeout=0.5)
+    triton.async_stream_infer("repeat", to_repeat(1, 60_000))
+    result, error = answers.get(timeout=60)
+    assert result is None
+    assert "Deadline Exceeded" in str(error)
+    triton.stop_stream(cancel_requests=True)
+
+
+def test_a_stream_of_a_decoupled_model(triton):
+    answers = queue.Queue()
+    triton.start_stream(callback=lambda result, error: answers.put((result, error)))
+    triton.async_stream_infer("repeat", to_repeat(5, 0), request_id="r", enable_empty_final_response=True)
+    seen = []
+    while True:
+        result, error = answers.get(timeout=60)
+        assert error is None
+        response = result.get_response()
+        assert response.id == "r"
+        if response.outputs:
+            seen.append(int(result.as_numpy("OUT")[0]))
+        if response.parameters["triton_final_response"].bool_param:
+            break
+    assert seen == [0, 1, 2, 3, 4]
+    triton.stop_stream()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_messages_are_compressed_both_ways(tmp_path, encoding):
+    repository.write_identity(tmp_path, "echo", [("FP32", [-1])])
+    with Served(tmp_path, encoding) as served, client.InferenceServerClient(served.url) as triton:
+        name, output = names_of(triton, "echo")
+        values = np.zeros(100_000, np.float32)
+        result = triton.infer("echo", [tensor(name, values)], compression_algorithm=encoding)
+        assert (result.as_numpy(output) == values).all()
+
+
+def test_models_are_loaded_and_unloaded(triton):
+    triton.unload_model("strings")
+    triton.load_model("strings")
+    assert triton.is_model_ready("strings")
+    with pytest.raises(InferenceServerException):
+        triton.load_model("none")
+
+
+def test_log_settings_are_told(triton):
+    assert triton.get_log_settings().settings["log_format"].string_param == "default"
+    assert triton.update_log_settings({"log_verbose_level": 1}).settings["log_verbose_level"].uint32_param == 1
+    triton.update_log_settings({"log_verbose_level": 0})

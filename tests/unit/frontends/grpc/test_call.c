@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls by a client in memory, against a server with an identity model: what is answered, with
+ * which status, and that nothing stays. The model runs on its own thread, so that answers come to
+ * the loop as messages.
+ */
+#include "frontends/grpc/call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/compress.h"
+#include "base/loop.h"
+#include "base/pbwire.h"
+#include "base/status.h"
+#include "core/options/server_options.h"
+#include "core/server/server.h"
+#include "lib/http2_client.h"
+#include "lib/repository.h"
+#include "proto/inference.pb-c.h"
+
+#define CONFIG                                                                                     \
+    "backend: 'identity' "                                                                         \
+    "input { name: 'I' data_type: TYPE_UINT8 dims: [ -1 ] } "                                      \
+    "output { name: 'O' data_type: TYPE_UINT8 dims: [ -1 ] }"
+#define REPEAT                                                                                     \
+    "backend: 'repeat' model_transaction_policy { decoupled: true } "                              \
+    "input [ { name: 'IN' data_type: TYPE_INT32 dims: -1 }, "                                      \
+    "        { name: 'DELAY' data_type: TYPE_UINT32 dims: -1 }, "                                  \
+    "        { name: 'WAIT' data_type: TYPE_UINT32 dims: 1 } ] "                                   \
+    "output [ { name: 'OUT' data_type: TYPE_INT32 dims: 1 }, "                                     \
+    "         { name: 'IDX' data_type: TYPE_UINT32 dims: 1 } ]"
+#define INFER  "/inference.GRPCInferenceService/ModelInfer"
+#define STREAM "/inference.GRPCInferenceService/ModelStreamInfer"
+
+enum { MAX_MESSAGE = 8 << 20 };
+
+static struct test_repository repository;
+static struct server *server;
+static struct loop loop;
+static struct grpc_settings settings;
+static struct grpc_ctx ctx;
+static struct h2_driver driver;
+static struct h2_client client;
+
+/* ---- The server and its client -------------------------------------------------------------- */
+
+static int start_server(void **state)
+{
+    (void)state;
+    struct server_options *o = server_options_new();
+    repository_make(&repository);
+    repository_add(&repository, "a", CONFIG, 1);
+    repository_add(&repository, "b", CONFIG, 1);
+    repository_add(&repository, "repeat", REPEAT, 1);
+    server_options_add_repository(o, repository.path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
+    o->control_mode = CONTROL_EXPLICIT;
+    assert_null(server_new(o, &server));
+    server_options_free(o);
+    assert_null(server_load_model(server, "a", NULL, 0));
+    assert_null(server_load_model(server, "repeat", NULL, 0));
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    assert_null(server_stop(server));
+    server_free(server);
+    repository_remove(&repository);
+    return 0;
+}
+
+static void ignore_output(struct session *s)
+{
+    (void)s;
+}
+
+static int connect_client(void **state)
+{
+    (void)state;
+    assert_null(loop_init(&loop, clock_real()));
+    loop.owner = pthread_self();
+    h2_init(&driver);
+    settings = (struct grpc_settings){
+        .server = server,
+        .max_message_bytes = MAX_MESSAGE,
+        .flow = {.max_responses = 0, .max_bytes = 1 << 20, .stall_ns = 60 * NS_PER_S},
+        .reply_encodings = GRPC_IDENTITY,
+    };
+    ctx = (struct grpc_ctx){.settings = &settings, .loop = &loop, .compress = compress_new()};
+    struct net_env members = {.protocol = &http2_protocol,
+                              .handler_ctx = &ctx,
+                              .pool = driver.pool,
+                              .scratch = driver.scratch,
+                              .scratch_bytes = sizeof(driver.scratch),
+                              .requests_left = &driver.requests_left};
+    driver.requests_left = UINT32_MAX;
+    driver.settings.handler = &grpc_handler;
+    driver.settings.now_ns = &driver.now_ns;
+    struct net_env *env = http2_protocol.env_new(&members, &driver.settings);
+    assert_non_null(env);
+    driver.env = ctx.env = CONTAINER_OF(env, struct http2_env, net);
+    driver.session = calloc(1, http2_protocol.session_bytes);
+    assert_non_null(driver.session);
+    driver.session->protocol = &http2_protocol;
+    driver.session->on_output = ignore_output;
+    http2_protocol.begin(driver.session, env);
+    h2c_init(&client, &driver, 0);
+    return 0;
+}
+
+/* Everything comes back: calls, blocks, requests of the core. */
+static int disconnect_client(void **state)
+{
+    (void)state;
+    h2_end_session(&driver);
+    while (driver.env->net.n_used > 0)
+        loop_iterate(&loop, 100 * NS_PER_MS);
+    h2c_done(&client);
+    assert_true(h2_done(&driver));
+    compress_free(ctx.compress);
+    loop_done(&loop);
+    return 0;
+}
+
+/* Both ways, and the messages of other threads, until the stream has ended. */
+static void await_end(const struct h2c_stream *s)
+{
+    h2c_pump(&client);
+    while (!s->closed) {
+        loop_iterate(&loop, 100 * NS_PER_MS);
+        h2c_pump(&client);
+    }
+    assert_int_equal(client.error, 0);
+}
+
+/* ---- Messages ------------------------------------------------------------------------------- */
+
+static void add_prefixed(struct buf *b, bool compressed, const void *bytes, size_t n)
+{
+    const unsigned char prefix[5] = {compressed, (unsigned char)(n >> 24), (unsigned char)(n >> 16),
+                                     (unsigned char)(n >> 8), (unsigned char)n};
+    buf_add(b, prefix, sizeof(prefix));
+    buf_add(b, bytes, n);
+}
+
+/* A ModelInferRequest for the model, with n bytes as its tensor. */
+static void add_infer(struct buf *b, char *model, uint8_t *bytes, size_t n)
+{
+    char name[] = "I", type[] = "UINT8", id[] = "id";
+    int64_t shape[] = {(int64_t)n};
+    Inference__ModelInferRequest m;
+    Inference__ModelInferRequest__InferInputTensor in, *list[] = {&in};
+    ProtobufCBinaryData raw = {n, bytes};
+    inference__model_infer_request__init(&m);
+    inference__model_infer_request__infer_input_tensor__init(&in);
+    in.name = name;
+    in.datatype = type;
+    in.n_shape = 1;
+    in.shape = shape;
+    m.model_name = model;
+    m.id = id;
+    m.n_inputs = 1;
+    m.inputs = list;
+    m.n_raw_input_contents = 1;
+    m.raw_input_contents = &raw;
+    size_t size = inference__model_infer_request__get_packed_size(&m);
+    uint8_t *packed = malloc(size);
+    assert_non_null(packed);
+    inference__model_infer_request__pack(&m, packed);
+    add_prefixed(b, false, packed, size);
+    free(packed);
+}
+
+static struct h2c_stream *post(const char *path, const struct buf *body, const nghttp2_nv *more,
+                               size_t n_more)
+{
+    nghttp2_nv fields[8] = {h2c_nv("content-type", "application/grpc"), h2c_nv("te", "trailers")};
+    memcpy(fields + 2, more, n_more * sizeof(*more));
+    return h2c_request(&client, path, buf_text(body), body->size, SIZE_MAX, fields, 2 + n_more);
+}
+
+static const nghttp2_nv nothing[1];
+
+static void expect_status(const struct h2c_stream *s, const char *status)
+{
+    char wanted[32];
+    snprintf(wanted, sizeof(wanted), "grpc-status=%s;", status);
+    assert_string_equal(s->status, "200");
+    if (!strstr(s->trailers, wanted) && !strstr(s->head, wanted))
+        fail_msg("no %s in '%s' or '%s'", wanted, s->head, s->trailers);
+}
+
+static void expect_failure(const struct h2c_stream *s, const char *status, const char *message)
+{
+    char wanted[512];
+    expect_status(s, status);
+    snprintf(wanted, sizeof(wanted), "grpc-message=%s;", message);
+    if (!strstr(s->head, wanted))
+        fail_msg("no '%s' in '%s'", wanted, s->head);
+    assert_int_equal(s->n_data, 0);
+}
+
+/* The answer of an inference has the bytes. */
+static void expect_output(const struct h2c_stream *s, const uint8_t *bytes, size_t n)
+{
+    expect_status(s, "0");
+    assert_true(s->n_data >= 5 && s->data[0] == 0);
+    Inference__ModelInferResponse *r =
+        inference__model_infer_response__unpack(NULL, s->n_data - 5, (const uint8_t *)s->data + 5);
+    assert_non_null(r);
+    assert_string_equal(r->id, "id");
+    assert_int_equal(r->n_raw_output_contents, 1);
+    assert_int_equal(r->raw_output_contents[0].len, n);
+    assert_memory_equal(r->raw_output_contents[0].data, bytes, n);
+    inference__model_infer_response__free_unpacked(r, NULL);
+}
+
+static char model_a[] = "a";
+
+/* ---- The tests ------------------------------------------------------------------------------ */
+
+static void a_unary_call_has_one_message_and_a_status(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(100);
+    add_prefixed(&body, false, "", 0);
+    struct h2c_stream *s = post("/inference.GRPCInferenceService/ServerLive", &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    assert_int_equal(s->n_data, 7);
+    assert_memory_equal(s->data, "\0\0\0\0\2\x08\1", 7);
+    assert_non_null(strstr(s->head, "content-type=application/grpc;"));
+    assert_non_null(strstr(s->head, "grpc-accept-encoding=identity,deflate,gzip;"));
+    assert_int_equal(s->close_code, NGHTTP2_NO_ERROR);
+}
+
+static void an_inference_comes_back_whatever_its_size(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 64, 5000, 70000, (1 << 20) - 60, 1 << 20, 5 << 20};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        AUTO(buf) body = BUF_INIT(16 << 20);
+        uint8_t *bytes = malloc(sizes[i] + 1);
+        assert_non_null(bytes);
+        for (size_t k = 0; k < sizes[i]; k++)
+            bytes[k] = (uint8_t)(k * k >> 3);
+        add_infer(&body, model_a, bytes, sizes[i]);
+        client.portion = sizes[i] > 100000 ? 0 : 77; /* frames cut anywhere */
+        struct h2c_stream *s = post(INFER, &body, nothing, 0);
+        await_end(s);
+        expect_output(s, bytes, sizes[i]);
+        free(bytes);
+    }
+}
+
+static void many_calls_share_a_connection(void **state)
+{
+    (void)state;
+    enum { CALLS = 100 };
+    AUTO(buf) body = BUF_INIT(1000);
+    uint8_t bytes[100] = "abc";
+    add_infer(&body, model_a, bytes, sizeof(bytes));
+    for (int i = 0; i < CALLS; i++)
+        post(INFER, &body, nothing, 0);
+    for (unsigned int i = 0; i < CALLS; i++) {
+        await_end(&client.streams[i]);
+        expect_output(&client.streams[i], bytes, sizeof(bytes));
+    }
+}
+
+static void errors_have_a_status_and_a_message(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1000);
+    AUTO(buf) two = BUF_INIT(1000);
+    AUTO(buf) empty = BUF_INIT(10);
+    char unknown[] = "caf\xc3\xa9";
+    uint8_t bytes[4] = "abc";
+    struct h2c_stream *s;
+
+    add_infer(&body, unknown, bytes, 4);
+    s = post(INFER, &body, nothing, 0);
+    await_end(s);
+    expect_failure(s, "5", "Request for unknown model: 'caf%C3%A9' is not found");
+
+    s = post("/inference.GRPCInferenceService/None", &body, nothing, 0);
+    await_end(s);
+    expect_failure(s, "12", "unknown method '/inference.GRPCInferenceService/None'");
+
+    const nghttp2_nv brotli[] = {h2c_nv("grpc-encoding", "br")};
+    s = post(INFER, &body, brotli, 1);
+    await_end(s);
+    expect_failure(s, "12", "Compression algorithm 'br' is not supported");
+    assert_non_null(strstr(s->head, "grpc-accept-encoding=identity,deflate,gzip;"));
+
+    add_prefixed(&two, false, "", 0);
+    add_prefixed(&two, false, "", 0);
+    s = post("/inference.GRPCInferenceService/RepositoryIndex", &two, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "more than one message for a method that takes one");
+
+    s = post(INFER, &empty, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "the client ended the call without a message");
+
+    buf_add(&empty, "\0\0\0\0\5ab", 7);
+    s = post(INFER, &empty, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "the client ended the call within a message");
+
+    buf_reset(&empty);
+    buf_add(&empty, "\2\0\0\0\0", 5);
+    s = post(INFER, &empty, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "invalid gRPC frame type 2");
+
+    buf_reset(&empty);
+    buf_add(&empty, "\0\x7f\xff\xff\xff", 5);
+    s = post(INFER, &empty, nothing, 0);
+    await_end(s);
+    expect_failure(s, "8", "Received message larger than max (2147483647 vs. 8388608)");
+
+    buf_reset(&empty);
+    add_prefixed(&empty, false, "\x0a\x05x", 3);
+    s = post(INFER, &empty, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "Unable to parse request");
+}
+
+static void what_is_no_call_has_a_status_of_http(void **state)
+{
+    (void)state;
+    const nghttp2_nv json[] = {h2c_nv("content-type", "application/json")};
+    struct h2c_stream *s = h2c_request(&client, INFER, "", 0, SIZE_MAX, json, 1);
+    await_end(s);
+    assert_string_equal(s->status, "415");
+}
+
+static void messages_are_unpacked_and_answers_packed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        enum compress_format format;
+        unsigned int encoding;
+    } rows[] = {{"gzip", COMPRESS_GZIP, GRPC_GZIP}, {"deflate", COMPRESS_ZLIB, GRPC_DEFLATE}};
+    uint8_t zeros[20000] = {0};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        AUTO(buf) plain = BUF_INIT(1 << 20);
+        AUTO(buf) body = BUF_INIT(1 << 20);
+        const nghttp2_nv fields[] = {h2c_nv("grpc-encoding", rows[i].name),
+                                     h2c_nv("grpc-accept-encoding", rows[i].name)};
+        char *packed, *unpacked;
+        size_t n_packed, n_unpacked;
+        settings.reply_encodings = GRPC_IDENTITY | rows[i].encoding;
+        add_infer(&plain, model_a, zeros, sizeof(zeros));
+        struct iovec message = {plain.data + 5, plain.size - 5};
+        assert_null(compress_pack(ctx.compress, rows[i].format, &message, 1, driver.pool, NULL,
+                                  &packed, &n_packed));
+        add_prefixed(&body, true, packed, n_packed);
+        pool_release(packed);
+        struct h2c_stream *s = post(INFER, &body, fields, 2);
+        await_end(s);
+        expect_status(s, "0");
+        char wanted[64];
+        snprintf(wanted, sizeof(wanted), "grpc-encoding=%s;", rows[i].name);
+        assert_non_null(strstr(s->head, wanted));
+        assert_int_equal(s->data[0], 1);
+        assert_true(s->n_data < 1000);
+        assert_null(compress_unpack(ctx.compress, rows[i].format, s->data + 5, s->n_data - 5,
+                                    1 << 20, driver.pool, NULL, &unpacked, &n_unpacked));
+        assert_true(n_unpacked > sizeof(zeros));
+        pool_release(unpacked);
+    }
+    AUTO(buf) body = BUF_INIT(1000);
+    const nghttp2_nv gzip[] = {h2c_nv("grpc-encoding", "gzip")};
+    add_prefixed(&body, true, "no gzip", 7);
+    struct h2c_stream *s = post(INFER, &body, gzip, 1);
+    await_end(s);
+    expect_failure(s, "13", "7 bytes are not valid gzip");
+    s = post(INFER, &body, nothing, 0);
+    await_end(s);
+    expect_failure(s, "13", "a compressed message without grpc-encoding");
+}
+
+static void a_deadline_ends_the_call(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1000);
+    uint8_t bytes[4] = "abc";
+    const nghttp2_nv timeout[] = {h2c_nv("content-type", "application/grpc"),
+                                  h2c_nv("grpc-timeout", "100m")};
+    add_infer(&body, model_a, bytes, 4);
+    struct h2c_stream *s = h2c_request(&client, INFER, buf_text(&body), body.size, 20, timeout, 2);
+    h2c_pump(&client);
+    assert_int_equal(timers_run(&loop.timers, driver.now_ns + 99 * NS_PER_MS), 0);
+    assert_int_equal(timers_run(&loop.timers, driver.now_ns + 100 * NS_PER_MS), 1);
+    h2c_pump(&client);
+    expect_failure(s, "4", "Deadline Exceeded");
+    h2c_allow(&client, s, SIZE_MAX); /* the rest comes too late, and is dropped */
+    await_end(s);
+
+    /* One that is in time leaves no timer behind. */
+    struct h2c_stream *quick =
+        h2c_request(&client, INFER, buf_text(&body), body.size, SIZE_MAX, timeout, 2);
+    await_end(quick);
+    expect_status(quick, "0");
+    assert_true(timers_next_ns(&loop.timers) == UINT64_MAX);
+
+    const nghttp2_nv wrong[] = {h2c_nv("grpc-timeout", "soon")};
+    s = post(INFER, &body, wrong, 1);
+    await_end(s);
+    expect_failure(s, "13", "invalid grpc-timeout 'soon'");
+}
+
+static void clients_that_leave_lose_nothing_of_ours(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    static uint8_t bytes[100000];
+    add_infer(&body, model_a, bytes, sizeof(bytes));
+    for (int i = 0; i < 40; i++) {
+        struct h2c_stream *s = h2c_request(
+            &client, INFER, buf_text(&body), body.size, i % 4 == 0 ? (size_t)i * 1000 : SIZE_MAX,
+            (const nghttp2_nv[]){h2c_nv("content-type", "application/grpc")}, 1);
+        h2c_pump(&client);
+        if (i % 3 == 0)
+            h2c_reset(&client, s, NGHTTP2_CANCEL);
+        h2c_pump(&client);
+        loop_iterate(&loop, 0);
+    }
+}
+
+static void repository_calls_go_by_a_control_thread(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1000);
+    AUTO(buf) empty = BUF_INIT(1000);
+    add_prefixed(&body, false, "\x12\1b", 3); /* model_name: "b" */
+    struct h2c_stream *s =
+        post("/inference.GRPCInferenceService/RepositoryModelLoad", &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    bool ready = false;
+    assert_null(server_model_is_ready(server, "b", 1, CONCH_VERSION_LATEST, &ready));
+    assert_true(ready);
+    add_prefixed(&empty, false, "", 0);
+    s = post("/inference.GRPCInferenceService/RepositoryIndex", &empty, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    assert_true(s->n_data > 20);
+    s = post("/inference.GRPCInferenceService/RepositoryModelUnload", &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    /* A client that leaves meanwhile. */
+    post("/inference.GRPCInferenceService/RepositoryIndex", &empty, nothing, 0);
+    h2c_pump(&client);
+}
+
+/* ---- Streams -------------------------------------------------------------------------------- */
+
+typedef Inference__ModelStreamInferResponse stream_response;
+typedef Inference__ModelInferRequest infer_request;
+typedef Inference__ModelInferRequest__InferInputTensor infer_input;
+
+/* A request for the model `repeat`: n elements 0, 1, …; n_delays of the same delay. */
+static void add_repeat(struct buf *b, uint32_t n, uint32_t n_delays, uint32_t delay_ms,
+                       bool wants_empty)
+{
+    static const char *const names[] = {"IN", "DELAY", "WAIT"};
+    static const char *const types[] = {"INT32", "UINT32", "UINT32"};
+    char name[3][8], type[3][8], model[] = "repeat", id[] = "id",
+                                 key[] = "triton_enable_empty_final_response";
+    int64_t shapes[3] = {n, n_delays, 1};
+    uint32_t *values[3] = {calloc(n + 1, 4), calloc(n_delays + 1, 4), calloc(1, 4)};
+    infer_input inputs[3], *list[3];
+    ProtobufCBinaryData raw[3];
+    Inference__InferParameter value;
+    Inference__ModelInferRequest__ParametersEntry entry, *entries[] = {&entry};
+    infer_request m;
+
+    inference__model_infer_request__init(&m);
+    for (uint32_t i = 0; i < n; i++)
+        values[0][i] = i;
+    for (uint32_t i = 0; i < n_delays; i++)
+        values[1][i] = delay_ms;
+    for (int i = 0; i < 3; i++) {
+        inference__model_infer_request__infer_input_tensor__init(&inputs[i]);
+        inputs[i].name = strcpy(name[i], names[i]);
+        inputs[i].datatype = strcpy(type[i], types[i]);
+        inputs[i].n_shape = 1;
+        inputs[i].shape = &shapes[i];
+        raw[i] = (ProtobufCBinaryData){(size_t)shapes[i] * 4, (uint8_t *)values[i]};
+        list[i] = &inputs[i];
+    }
+    inference__infer_parameter__init(&value);
+    inference__model_infer_request__parameters_entry__init(&entry);
+    value.parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
+    value.bool_param = wants_empty;
+    entry.key = key;
+    entry.value = &value;
+    m.model_name = model;
+    m.id = id;
+    m.n_parameters = 1;
+    m.parameters = entries;
+    m.n_inputs = 3;
+    m.inputs = list;
+    m.n_raw_input_contents = 3;
+    m.raw_input_contents = raw;
+    size_t size = inference__model_infer_request__get_packed_size(&m);
+    uint8_t *packed = malloc(size);
+    assert_non_null(packed);
+    inference__model_infer_request__pack(&m, packed);
+    add_prefixed(b, false, packed, size);
+    free(packed);
+    for (int i = 0; i < 3; i++)
+        free(values[i]);
+}
+
+/* The message at *at of the answer; the caller frees it. NULL: there is none, or not all of it. */
+static stream_response *next_message(const struct h2c_stream *s, size_t *at)
+{
+    const unsigned char *p = (const unsigned char *)s->data + *at;
+    if (s->n_data < *at + 5)
+        return NULL;
+    size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+    if (s->n_data < *at + 5 + n)
+        return NULL;
+    stream_response *r = inference__model_stream_infer_response__unpack(NULL, n, p + 5);
+    assert_non_null(r);
+    *at += 5 + n;
+    return r;
+}
+
+static void free_message(stream_response *r)
+{
+    inference__model_stream_infer_response__free_unpacked(r, NULL);
+}
+
+static bool is_marked_final(const stream_response *r)
+{
+    const Inference__ModelInferResponse *in = r->infer_response;
+    for (size_t i = 0; i < in->n_parameters; i++) {
+        if (strcmp(in->parameters[i]->key, "triton_final_response") == 0)
+            return in->parameters[i]->value->bool_param;
+    }
+    fail_msg("no triton_final_response");
+    return false;
+}
+
+static void a_stream_answers_in_the_order_of_its_requests(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 3000 };
+    AUTO(buf) body = BUF_INIT(4 << 20);
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        add_infer(&body, model_a, (uint8_t *)&i, sizeof(i));
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    size_t at = 0;
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        stream_response *r = next_message(s, &at);
+        assert_non_null(r);
+        assert_string_equal(r->error_message, "");
+        assert_string_equal(r->infer_response->model_version, "1");
+        assert_true(is_marked_final(r));
+        assert_memory_equal(r->infer_response->raw_output_contents[0].data, &i, sizeof(i));
+        free_message(r);
+    }
+    assert_int_equal(at, s->n_data);
+}
+
+static void a_decoupled_model_answers_as_it_likes(void **state)
+{
+    (void)state;
+    for (int wants_empty = 0; wants_empty < 2; wants_empty++) {
+        AUTO(buf) body = BUF_INIT(10000);
+        add_repeat(&body, 5, 5, 1, wants_empty);
+        struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+        await_end(s);
+        expect_status(s, "0");
+        size_t at = 0, n = 0, n_final = 0;
+        stream_response *r;
+        while ((r = next_message(s, &at))) {
+            n_final += is_marked_final(r);
+            assert_string_equal(r->infer_response->id, "id");
+            assert_string_equal(r->infer_response->model_name, "repeat");
+            if (r->infer_response->n_outputs > 0)
+                assert_int_equal(*r->infer_response->raw_output_contents[0].data, n++);
+            free_message(r);
+        }
+        assert_int_equal(n, 5);
+        assert_int_equal(n_final, wants_empty);
+    }
+}
+
+static void an_error_is_a_message_and_the_stream_goes_on(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(10000);
+    char none[] = "none";
+    uint8_t bytes[4] = "abc";
+    add_infer(&body, none, bytes, 4);  /* before the core has it: no such model */
+    add_repeat(&body, 2, 3, 0, false); /* after that: the backend refuses it */
+    add_infer(&body, model_a, bytes, 4);
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    size_t at = 0;
+    bool early = false, late = false, fine = false;
+    stream_response *r;
+    while ((r = next_message(s, &at))) {
+        if (strstr(r->error_message, "Request for unknown model: 'none' is not found")) {
+            early = true;
+            assert_string_equal(r->infer_response->id, "id");
+            assert_string_equal(r->infer_response->model_name, "");
+            assert_int_equal(r->infer_response->n_parameters, 0);
+        } else if (r->error_message[0]) {
+            late = true;
+            assert_string_equal(r->infer_response->model_name, "repeat");
+            assert_true(is_marked_final(r));
+        } else {
+            fine = true;
+        }
+        free_message(r);
+    }
+    assert_true(early && late && fine);
+
+    const nghttp2_nv strict[] = {h2c_nv("triton_grpc_error", "true")};
+    s = post(STREAM, &body, strict, 1);
+    await_end(s);
+    assert_null(strstr(s->trailers, "grpc-status=0;"));
+    assert_non_null(strstr(s->trailers, "grpc-message="));
+}
+
+static void a_backend_waits_for_a_slow_client(void **state)
+{
+    (void)state;
+    enum { RESPONSES = 20000 };
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    settings.flow.max_responses = 16;
+    add_repeat(&body, RESPONSES, RESPONSES, 0, false);
+    /* The client takes nothing: what has come is not read. */
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    h2c_collect(&client);
+    while (client.n_unfed > 0)
+        client.n_unfed -=
+            h2_feed(&driver, client.wire + client.n_wire - client.n_unfed, client.n_unfed);
+    size_t most = 0;
+    for (int i = 0; i < 50; i++) {
+        loop_iterate(&loop, 10 * NS_PER_MS);
+        size_t used = h2_used_bytes(&driver);
+        most = used > most ? used : most;
+    }
+    assert_true(most < (1 << 20)); /* of 20000 responses of more than a KiB each */
+    await_end(s);
+    size_t at = 0, n = 0;
+    stream_response *r;
+    while ((r = next_message(s, &at))) {
+        n++;
+        free_message(r);
+    }
+    assert_int_equal(n, RESPONSES);
+}
+
+static void a_cancelled_stream_cancels_its_requests(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        AUTO(buf) body = BUF_INIT(1 << 20);
+        uint8_t bytes[4] = "abc";
+        settings.flow.max_responses = 4;
+        add_repeat(&body, 1000, 1000, i % 2, true);
+        add_infer(&body, model_a, bytes, 4);
+        struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+        h2c_pump(&client);
+        loop_iterate(&loop, (uint64_t)(i % 5) * NS_PER_MS);
+        if (i % 4 < 2)
+            h2c_pump(&client);
+        h2c_reset(&client, s, NGHTTP2_CANCEL);
+        h2c_pump(&client);
+    }
+}
+
+static void what_is_no_message_ends_the_stream(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1000);
+    uint8_t bytes[4] = "abc";
+    add_infer(&body, model_a, bytes, 4);
+    add_prefixed(&body, false, "\x0a\x05x", 3);
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "13");
+    AUTO(buf) empty = BUF_INIT(10);
+    s = post(STREAM, &empty, nothing, 0); /* no request at all is fine */
+    await_end(s);
+    expect_status(s, "0");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_unary_call_has_one_message_and_a_status),
+        TEST(an_inference_comes_back_whatever_its_size),
+        TEST(many_calls_share_a_connection),
+        TEST(errors_have_a_status_and_a_message),
+        TEST(what_is_no_call_has_a_status_of_http),
+        TEST(messages_are_unpacked_and_answers_packed),
+        TEST(a_deadline_ends_the_call),
+        TEST(clients_that_leave_lose_nothing_of_ours),
+        TEST(repository_calls_go_by_a_control_thread),
+        TEST(a_stream_answers_in_the_order_of_its_requests),
+        TEST(a_decoupled_model_answers_as_it_likes),
+        TEST(an_error_is_a_message_and_the_stream_goes_on),
+        TEST(a_backend_waits_for_a_slow_client),
+        TEST(a_cancelled_stream_cancels_its_requests),
+        TEST(what_is_no_message_ends_the_stream),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
