@@ -37,7 +37,7 @@ struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
 /* ---- Statuses and answers ------------------------------------------------------------------- */
 
 /* Nothing more is expected of the client, and nothing more is sent. */
-static void end_call(struct grpc_call *c)
+static void close_call_input(struct grpc_call *c)
 {
     c->has_ended = true;
     incoming_done(&c->incoming);
@@ -66,7 +66,7 @@ static void send_status(struct grpc_call *c, int code, const char *message)
 {
     struct http2_field fields[4] = {content_type, accept_encoding};
     uint32_t n = set_trailers(c, code, message);
-    end_call(c);
+    close_call_input(c);
     if (c->has_answer) {
         http2_stream_end(c->stream, c->trailers, n);
         return;
@@ -381,7 +381,7 @@ static void handle_message(struct grpc_call *c, struct incoming_message *m)
 }
 
 /* Bytes of the stream, in their order. */
-static void add_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
+static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
 {
     while (n_bytes > 0 && !c->has_ended && !c->is_held) {
         struct incoming_message message;
@@ -408,7 +408,7 @@ static void add_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
 
 static void on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
 {
-    add_bytes(call_of(s), bytes, n_bytes);
+    add_stream_bytes(call_of(s), bytes, n_bytes);
 }
 
 /* The client has sent all, and the kind has had it. */
@@ -442,7 +442,7 @@ void call_resume(struct grpc_call *c)
         return;
     c->is_held = false;
     buf_init_pooled(&c->held, held.max, held.pool);
-    add_bytes(c, buf_text(&held), held.size);
+    add_stream_bytes(c, buf_text(&held), held.size);
     buf_done(&held);
     if (c->is_half_closed && !c->has_ended && !c->is_held)
         half_close(c);
@@ -474,16 +474,16 @@ static void on_cancel(struct http2_stream *s, enum http2_error why)
     bool was_wanted = c->has_begun && !c->has_ended;
     (void)why;
     if (!c->has_ended)
-        end_call(c);
+        close_call_input(c);
     if (was_wanted && c->kind->cancel)
         c->kind->cancel(c);
 }
 
-static void on_end(struct http2_stream *s)
+static void on_stream_end(struct http2_stream *s)
 {
     struct grpc_call *c = call_of(s);
     if (!c->has_ended)
-        end_call(c);
+        close_call_input(c);
     if (c->has_begun && c->kind->close)
         c->kind->close(c);
     call_unref(c);
@@ -497,5 +497,5 @@ const struct http2_handler grpc_handler = {
     .on_cancel = on_cancel,
     .on_turn = on_turn,
     .on_room = on_room,
-    .on_end = on_end,
+    .on_end = on_stream_end,
 };

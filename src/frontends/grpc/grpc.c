@@ -44,7 +44,7 @@ static void grpc_ctx_free(void *arg)
 }
 
 /* Sequences that have begun may go on to their end, on the streams that they came by. */
-static bool goes_on(void *arg)
+static bool calls_go_on(void *arg)
 {
     const struct grpc_service *s = arg;
     return server_has_open_sequences(s->settings.server);
@@ -90,7 +90,7 @@ struct status *grpc_service_start(struct server *server, const struct grpc_optio
     net.handler_arg = s;
     net.ctx_new = grpc_ctx_new;
     net.ctx_free = grpc_ctx_free;
-    net.goes_on = goes_on;
+    net.goes_on = calls_go_on;
     struct status *st = server_loops_get(server, net.n_threads, &net.loops);
     if (!st) {
         st = net_server_start(&net, &s->net);
@@ -111,7 +111,7 @@ int grpc_service_port(const struct grpc_service *s)
     return net_server_port(s->net);
 }
 
-static void on_tick(unsigned int seconds_left, unsigned int n_conns)
+static void on_stop_tick(unsigned int seconds_left, unsigned int n_conns)
 {
     log_info("Timeout %u: Found %u GRPC service connections", seconds_left, n_conns);
 }
@@ -123,7 +123,7 @@ unsigned int grpc_service_stop(struct grpc_service *s, uint64_t timeout_ms)
     enum net_end end;
     struct server *server = s->settings.server;
     unsigned int n =
-        net_server_stop(s->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &end);
+        net_server_stop(s->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_stop_tick, &end);
     server_loops_put(server, end);
     if (end == NET_FREED)
         mem_free(s);

@@ -86,7 +86,7 @@ static bool enlarge_block(struct incoming *in, size_t wanted)
 }
 
 /* Room for more of the message, at most up to what may come unasked. False: no memory. */
-static bool make_room(struct incoming *in, const char *bytes, size_t n_bytes)
+static bool make_message_room(struct incoming *in, const char *bytes, size_t n_bytes)
 {
     size_t step = INCOMING_UNASKED_BYTES;
     if (!in->block) {
@@ -152,7 +152,7 @@ static struct status *add_to_message(struct incoming *in, const char **at, const
     while (*at < end && in->n_come < in->n_bytes) {
         size_t room = in->room > in->shift ? in->room - in->shift : 0;
         if (in->n_come == room) {
-            if (!make_room(in, *at, (size_t)(end - *at)))
+            if (!make_message_room(in, *at, (size_t)(end - *at)))
                 return status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
                                   in->n_bytes);
             room = in->room - in->shift;

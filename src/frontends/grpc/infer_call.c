@@ -3,14 +3,13 @@
  * ModelInfer: from the message of a call to a request of the core, and from its response to the
  * call's answer.
  *
- *      take_message ─► server_infer ─► on_respond ─► call_reply ─► close ─► response_free,
- *                                                                           request_unref
- *                                          on_destroy ◄────────────────────────┘ (or later, when
- * the backend lets go of the request)
+ *      take_infer_message ─► server_infer ─► on_infer_respond ─► call_reply ─► close ─►
+ * response_free, request_unref on_infer_destroy ◄────────────────────────┘ (or later, when the
+ * backend lets go of the request)
  *
- * on_respond and on_destroy may come on any thread. On the loop's own thread (a model that is
- * executed inline) they act at once; on another one they post a message to the loop. Three
- * references keep the call: the stream's, one until the final response, one until on_destroy.
+ * on_infer_respond and on_infer_destroy may come on any thread. On the loop's own thread (a model
+ * that is executed inline) they act at once; on another one they post a message to the loop. Three
+ * references keep the call: the stream's, one until the final response, one until on_infer_destroy.
  *
  * Inputs are views of the message, whose block is released with the request. Outputs are sent from
  * where the backend wrote them. A call that is over before its final response waits for that
@@ -57,7 +56,7 @@ struct infer_part {
 
 static_assert(sizeof(struct infer_part) <= GRPC_PART_BYTES, "a part has room");
 
-static struct infer_part *part_of(struct grpc_call *c)
+static struct infer_part *infer_part_of(struct grpc_call *c)
 {
     return (struct infer_part *)(void *)c->part;
 }
@@ -67,7 +66,7 @@ static struct infer_part *part_of_request(struct request *r)
     return CONTAINER_OF(r, struct infer_part, request);
 }
 
-static bool on_own_thread(const struct grpc_call *c)
+static bool is_loops_thread(const struct grpc_call *c)
 {
     /* The owner is set before the first connection exists. */
     return pthread_equal(c->ctx->loop->owner, pthread_self());
@@ -87,9 +86,9 @@ static void reply_with_outputs(struct grpc_call *c, struct response *resp)
         call_reply(c, pieces.items, pieces.count);
 }
 
-static void reply_with_response(struct grpc_call *c)
+static void reply_to_infer(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     unsigned int n = atomic_load(&p->n_responses);
     struct response *resp = atomic_load(&p->response);
 
@@ -112,22 +111,22 @@ static void drop_answer(struct infer_part *p)
 }
 
 /* The final response is there: the loop's thread goes on. */
-static void finish_call(struct grpc_call *c)
+static void finish_infer(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     p->is_finished = true;
-    reply_with_response(c);
+    reply_to_infer(c);
     if (p->is_closed)
         drop_answer(p);
     call_unref(c);
 }
 
-static void on_answered(struct message *m)
+static void on_infer_answered(struct message *m)
 {
-    finish_call(grpc_call_of(CONTAINER_OF(m, struct infer_part, answered)));
+    finish_infer(grpc_call_of(CONTAINER_OF(m, struct infer_part, answered)));
 }
 
-static void on_respond(struct request *r, struct response *resp, uint32_t flags)
+static void on_infer_respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
@@ -140,31 +139,31 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     }
     if (!(flags & RESPONSE_FINAL))
         return;
-    if (on_own_thread(c))
-        finish_call(c);
+    if (is_loops_thread(c))
+        finish_infer(c);
     else
         loop_post(c->ctx->loop, &p->answered);
 }
 
 static void release_message(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     p->has_request = false;
     tensor_blocks_release(&p->blocks);
     pool_release(TAKE(p->block));
     call_unref(c);
 }
 
-static void on_destroyed(struct message *m)
+static void on_infer_destroyed(struct message *m)
 {
     release_message(grpc_call_of(CONTAINER_OF(m, struct infer_part, destroyed)));
 }
 
-static void on_destroy(struct request *r)
+static void on_infer_destroy(struct request *r)
 {
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
-    if (on_own_thread(c))
+    if (is_loops_thread(c))
         release_message(c);
     else
         loop_post(c->ctx->loop, &p->destroyed);
@@ -173,32 +172,32 @@ static void on_destroy(struct request *r)
 static const struct request_ops request_ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
-    .respond = on_respond,
-    .destroy = on_destroy,
+    .respond = on_infer_respond,
+    .destroy = on_infer_destroy,
 };
 
 /* ---- The call's events ---------------------------------------------------------------------- */
 
 static void begin_infer(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     p->has_request = p->with_core = p->is_finished = p->is_closed = false;
     p->block = NULL;
     p->blocks = (struct tensor_blocks){NULL};
-    p->answered.deliver = on_answered;
-    p->destroyed.deliver = on_destroyed;
+    p->answered.deliver = on_infer_answered;
+    p->destroyed.deliver = on_infer_destroyed;
     atomic_init(&p->response, NULL);
     atomic_init(&p->n_responses, 0);
 }
 
-/* An empty request, whose reference to the call on_destroy() drops; the reference to the model is
- * taken. */
+/* An empty request, whose reference to the call on_infer_destroy() drops; the reference to the
+ * model is taken. */
 static void make_request(struct grpc_call *c, struct model *model)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     request_init(&p->request, &request_ops, model, p->request_memory, sizeof(p->request_memory),
                  c->ctx->env->net.pool);
-    p->request.inline_budget = grpc_inline_budget(c->ctx);
+    p->request.maker.inline_budget = grpc_inline_budget(c->ctx);
     p->has_request = true;
     call_ref(c);
 }
@@ -206,7 +205,7 @@ static void make_request(struct grpc_call *c, struct model *model)
 static struct status *decode_message(struct grpc_call *c, const char *bytes, size_t n_bytes,
                                      struct arena *arena)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     struct infer_message m;
     struct infer_asks asks; /* all its answers are final */
     struct model *model;
@@ -222,9 +221,9 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
     return infer_decode(&m, &p->request, &p->blocks, &asks);
 }
 
-static void take_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
+static void take_infer_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     char memory[MESSAGE_BYTES];
     struct arena arena;
 
@@ -246,14 +245,14 @@ static void take_message(struct grpc_call *c, char *block, const char *bytes, si
 
 static void cancel_infer(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     if (p->with_core)
         request_cancel(&p->request);
 }
 
 static void close_infer(struct grpc_call *c)
 {
-    struct infer_part *p = part_of(c);
+    struct infer_part *p = infer_part_of(c);
     p->is_closed = true;
     if (!p->with_core || p->is_finished)
         drop_answer(p);
@@ -261,13 +260,13 @@ static void close_infer(struct grpc_call *c)
 
 static void end_infer(struct grpc_call *c)
 {
-    pool_release(TAKE(part_of(c)->block)); /* of a message that became no request */
+    pool_release(TAKE(infer_part_of(c)->block)); /* of a message that became no request */
 }
 
 const struct grpc_kind grpc_infer_kind = {
     .has_tensors = true,
     .begin = begin_infer,
-    .on_message = take_message,
+    .on_message = take_infer_message,
     .cancel = cancel_infer,
     .close = close_infer,
     .end = end_infer,

@@ -3,8 +3,8 @@
  * ModelStreamInfer: a call with any number of requests, of any models, and of responses
  * (reference/behaviours §6.20 to §6.26).
  *
- *      take_message ─► struct streamed ─► server_infer ─► response_inbox ─► send_responses ─►
- * client
+ *      take_stream_message ─► struct streamed ─► server_infer ─► response_inbox ─► send_responses
+ * ─► client
  *
  * Each message becomes a struct streamed, which has the request. Its responses come to the loop by
  * an inbox. Those of decoupled models leave at once. Those of other models leave in the order of
@@ -18,7 +18,7 @@
  * turn in the order has; the call ends with OK when the client has sent all and no streamed is
  * left. A streamed has a reference to the call, and a sent has one to its streamed.
  *
- * Threads: the loop's, but for on_respond() and on_destroy(): any.
+ * Threads: the loop's, but for on_streamed_respond() and on_streamed_destroy(): any.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ struct streamed {
     struct grpc_call *call; /* a reference */
     struct list link;       /* in stream_part.all, while open */
     struct list order_link; /* in stream_part.order, while open; of decoupled models in none */
-    unsigned int refs;      /* while open; on_destroy's; each sent's. The loop's */
+    unsigned int refs;      /* while open; on_streamed_destroy's; each sent's. The loop's */
     bool is_decoupled, is_complete, wants_empty_final;
     struct list kept; /* responses that wait for those of earlier requests */
     char *block;      /* of the client's message */
@@ -89,7 +89,7 @@ struct sent {
     _Alignas(16) char memory[FRAME_BYTES];
 };
 
-static struct stream_part *part_of(struct grpc_call *c)
+static struct stream_part *stream_part_of(struct grpc_call *c)
 {
     return (struct stream_part *)(void *)c->part;
 }
@@ -114,20 +114,20 @@ static void release_request(struct streamed *r)
     unref_streamed(r);
 }
 
-static void on_destroyed(struct message *m)
+static void on_streamed_destroyed(struct message *m)
 {
     release_request(CONTAINER_OF(m, struct streamed, destroyed));
 }
 
-static bool on_own_thread(const struct streamed *r)
+static bool runs_on_loop(const struct streamed *r)
 {
     return pthread_equal(r->inbox.loop->owner, pthread_self());
 }
 
-static void on_destroy(struct request *request)
+static void on_streamed_destroy(struct request *request)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
-    if (on_own_thread(r))
+    if (runs_on_loop(r))
         release_request(r);
     else
         loop_post(r->inbox.loop, &r->destroyed);
@@ -148,11 +148,11 @@ static size_t count_bytes(const struct response *resp)
 }
 
 /* A backend that is faster than the client waits here. What nobody wants any more is dropped. */
-static void on_respond(struct request *request, struct response *resp, uint32_t flags)
+static void on_streamed_respond(struct request *request, struct response *resp, uint32_t flags)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
     if (is_in_flow(r, resp)) {
-        struct status *st = on_own_thread(r) ? NULL : stream_flow_await(&r->flow);
+        struct status *st = runs_on_loop(r) ? NULL : stream_flow_await(&r->flow);
         if (!st) {
             stream_flow_add(&r->flow, count_bytes(resp));
         } else {
@@ -167,8 +167,8 @@ static void on_respond(struct request *request, struct response *resp, uint32_t 
 static const struct request_ops request_ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
-    .respond = on_respond,
-    .destroy = on_destroy,
+    .respond = on_streamed_respond,
+    .destroy = on_streamed_destroy,
 };
 
 /* ---- Messages that leave -------------------------------------------------------------------- */
@@ -211,8 +211,8 @@ static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct res
 }
 
 /* Sends what was encoded, or gives it up with the error. */
-static void send_pieces(struct grpc_call *c, struct sent *s, const struct infer_pieces *pieces,
-                        struct status *st)
+static void send_encoded(struct grpc_call *c, struct sent *s, const struct infer_pieces *pieces,
+                         struct status *st)
 {
     struct grpc_framed framed;
     if (!st)
@@ -231,7 +231,7 @@ static void send_pieces(struct grpc_call *c, struct sent *s, const struct infer_
 static struct infer_identity identify(const struct streamed *r)
 {
     const struct model *m = r->request.model;
-    return (struct infer_identity){m->name, m->version_text, r->request.id};
+    return (struct infer_identity){m->name, m->version_text, r->request.maker.id};
 }
 
 /* One response to the client; resp may be NULL: a final flag alone. */
@@ -248,7 +248,7 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
             drop_response(r, resp);
         return;
     }
-    if (resp && resp->error && part_of(c)->ends_at_error) {
+    if (resp && resp->error && stream_part_of(c)->ends_at_error) {
         st = status_ref(resp->error);
         drop_response(r, resp);
         call_fail(c, st);
@@ -266,7 +266,7 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
                                 &s->arena, &pieces);
     else
         st = infer_encode(resp, &identity, form, &s->arena, &pieces);
-    send_pieces(c, s, &pieces, st);
+    send_encoded(c, s, &pieces, st);
 }
 
 /* An error before the core had the request: the stream goes on. */
@@ -278,7 +278,7 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
     if (s) {
         struct status *st =
             infer_encode_error(status_message(error), &identity, INFER_STREAM, &s->arena, &pieces);
-        send_pieces(c, s, &pieces, st);
+        send_encoded(c, s, &pieces, st);
     } else if (!c->has_ended) {
         call_fail(c, status_no_memory());
     }
@@ -290,7 +290,7 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
 /* The client has sent all, and everything is answered. */
 static void finish_if_over(struct grpc_call *c)
 {
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     if (p->is_half_closed && p->n_open == 0)
         call_finish(c);
 }
@@ -299,7 +299,7 @@ static void finish_if_over(struct grpc_call *c)
 static void end_streamed(struct streamed *r)
 {
     struct grpc_call *c = r->call;
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     list_remove(&r->link);
     list_remove(&r->order_link);
     p->n_open--;
@@ -309,14 +309,14 @@ static void end_streamed(struct streamed *r)
 
 static bool is_first(const struct streamed *r)
 {
-    const struct list *order = &part_of(r->call)->order;
+    const struct list *order = &stream_part_of(r->call)->order;
     return r->is_decoupled || order->next == &r->order_link;
 }
 
 /* Sends what the first requests in the order have kept, and ends those that are complete. */
 static void send_kept(struct grpc_call *c)
 {
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     struct list *link;
     while (!list_empty(&p->order)) {
         struct streamed *r = LIST_ENTRY(p->order.next, struct streamed, order_link);
@@ -331,7 +331,7 @@ static void send_kept(struct grpc_call *c)
 /* Room for further requests, in their number and in what has not left. */
 static bool has_room(struct grpc_call *c)
 {
-    return part_of(c)->n_open < MAX_REQUESTS &&
+    return stream_part_of(c)->n_open < MAX_REQUESTS &&
            http2_connection_unsent(c->stream) < MAX_UNSENT_BYTES;
 }
 
@@ -341,7 +341,7 @@ static void resume_if_room(struct grpc_call *c)
         return;
     if (has_room(c))
         call_resume(c);
-    else if (part_of(c)->n_open < MAX_REQUESTS)
+    else if (stream_part_of(c)->n_open < MAX_REQUESTS)
         http2_stream_await_room(c->stream);
 }
 
@@ -378,7 +378,7 @@ static void send_responses(struct response_inbox *in)
 
 static void begin_stream(struct grpc_call *c)
 {
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     *p = (struct stream_part){.ends_at_error = c->wants_true_status};
     list_init(&p->order);
     list_init(&p->all);
@@ -388,7 +388,7 @@ static void begin_stream(struct grpc_call *c)
  * on success. */
 static struct streamed *streamed_new(struct grpc_call *c, char *block, struct model *model)
 {
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     struct pool *pool = c->ctx->env->net.pool;
     struct streamed *r = pool_alloc(pool, sizeof(*r), model->owner);
     if (!r)
@@ -397,8 +397,8 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     r->call = c;
     r->block = block;
     r->is_decoupled = model->decoupled;
-    r->refs = 2; /* open, and on_destroy's */
-    r->destroyed.deliver = on_destroyed;
+    r->refs = 2; /* open, and on_streamed_destroy's */
+    r->destroyed.deliver = on_streamed_destroyed;
     list_init(&r->kept);
     list_init(&r->order_link);
     list_push(&p->all, &r->link);
@@ -409,7 +409,7 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     stream_flow_init(&r->flow, &c->ctx->settings->flow, c->ctx->loop->clock);
     request_init(&r->request, &request_ops, model, r->memory, sizeof(r->memory), pool);
     /* A decoupled model might wait for its client, which a loop must not. */
-    r->request.inline_budget = r->is_decoupled ? NULL : grpc_inline_budget(c->ctx);
+    r->request.maker.inline_budget = r->is_decoupled ? NULL : grpc_inline_budget(c->ctx);
     call_ref(c);
     return r;
 }
@@ -478,26 +478,26 @@ static void start_request(struct grpc_call *c, char **block, const char *bytes, 
     arena_reset(&arena);
 }
 
-static void take_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
+static void take_stream_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
     start_request(c, &block, bytes, n_bytes);
     pool_release(block); /* of a message that became no request */
     if (!c->has_ended && !has_room(c)) {
         call_hold(c);
-        if (part_of(c)->n_open < MAX_REQUESTS)
+        if (stream_part_of(c)->n_open < MAX_REQUESTS)
             http2_stream_await_room(c->stream);
     }
 }
 
 static void end_input(struct grpc_call *c)
 {
-    part_of(c)->is_half_closed = true;
+    stream_part_of(c)->is_half_closed = true;
     finish_if_over(c);
 }
 
 static void cancel_stream(struct grpc_call *c)
 {
-    struct stream_part *p = part_of(c);
+    struct stream_part *p = stream_part_of(c);
     for (struct list *link = p->all.next; link != &p->all; link = link->next) {
         struct streamed *r = LIST_ENTRY(link, struct streamed, link);
         stream_flow_end(&r->flow);
@@ -510,7 +510,7 @@ const struct grpc_kind grpc_stream_kind = {
     .has_tensors = true,
     .takes_many = true,
     .begin = begin_stream,
-    .on_message = take_message,
+    .on_message = take_stream_message,
     .on_half_close = end_input,
     .on_room = resume_if_room,
     .cancel = cancel_stream,

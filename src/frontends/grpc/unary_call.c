@@ -3,10 +3,10 @@
  * Calls of the methods in unary.c: the message is read on the loop; the method runs there, or on a
  * control thread if it may block, and then a message brings its result back:
  *
- *     take_message ──► control_call_begin ─► work ──► on_done ─► call_reply
+ *     take_unary_message ──► control_call_begin ─► work_unary ──► on_unary_done ─► call_reply
  *
  * A client that gives up does not end what it has asked for. A reference keeps the call while a
- * control thread has it. Threads: the loop's, but for work().
+ * control thread has it. Threads: the loop's, but for work_unary().
  */
 #include <assert.h>
 
@@ -35,14 +35,14 @@ struct unary_part {
 
 static_assert(sizeof(struct unary_part) <= GRPC_PART_BYTES, "a part has room");
 
-static struct unary_part *part_of(struct grpc_call *c)
+static struct unary_part *unary_part_of(struct grpc_call *c)
 {
     return (struct unary_part *)(void *)c->part;
 }
 
 static void begin_unary(struct grpc_call *c)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     p->request = NULL;
     p->st = NULL;
     buf_init_pooled(&p->out, INFER_MAX_MESSAGE_BYTES, c->ctx->env->net.pool);
@@ -52,7 +52,7 @@ static void begin_unary(struct grpc_call *c)
 
 static void reply(struct grpc_call *c)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     struct iovec piece = {(void *)(uintptr_t)buf_text(&p->out), p->out.size};
     if (p->st)
         call_fail(c, TAKE(p->st));
@@ -60,7 +60,7 @@ static void reply(struct grpc_call *c)
         call_reply(c, &piece, 1);
 }
 
-static void on_done(struct control_call *call)
+static void on_unary_done(struct control_call *call)
 {
     struct grpc_call *c = grpc_call_of(CONTAINER_OF(call, struct unary_part, call));
     reply(c);
@@ -71,11 +71,11 @@ static void on_done(struct control_call *call)
 
 static void run_method(struct grpc_call *c)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     p->st = unary_run(c->unary, c->ctx->settings->server, p->request, &p->arena, &p->out);
 }
 
-static void work(struct control_call *call)
+static void work_unary(struct control_call *call)
 {
     run_method(grpc_call_of(CONTAINER_OF(call, struct unary_part, call)));
 }
@@ -89,23 +89,23 @@ static struct control *find_threads(struct grpc_call *c, enum unary_thread threa
 
 static void start_method(struct grpc_call *c)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     enum unary_thread thread = unary_thread(c->unary, p->request);
     if (thread == UNARY_LOOP) {
         run_method(c);
         reply(c);
         return;
     }
-    p->call.work = work;
-    p->call.on_done = on_done;
+    p->call.work = work_unary;
+    p->call.on_done = on_unary_done;
     call_ref(c);
     control_call_begin(&p->call, find_threads(c, thread), c->ctx->loop,
                        c->unary->model ? c->unary->model(p->request) : NULL, thread == UNARY_LOAD);
 }
 
-static void take_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
+static void take_unary_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     arena_init(&p->arena, NULL, 0, 2 * n_bytes + ANSWER_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = unary_read(c->unary, bytes, n_bytes, &p->arena, &p->request);
     pool_release(block);
@@ -120,7 +120,7 @@ static void take_message(struct grpc_call *c, char *block, const char *bytes, si
 
 static void end_unary(struct grpc_call *c)
 {
-    struct unary_part *p = part_of(c);
+    struct unary_part *p = unary_part_of(c);
     if (p->request)
         arena_reset(&p->arena);
     buf_done(&p->out);
@@ -129,6 +129,6 @@ static void end_unary(struct grpc_call *c)
 
 const struct grpc_kind grpc_unary_kind = {
     .begin = begin_unary,
-    .on_message = take_message,
+    .on_message = take_unary_message,
     .end = end_unary,
 };
