@@ -81,8 +81,15 @@ static void instance_free(struct frame_instance *in)
 {
     if (in->entered && in->model->frame->instance_close)
         in->model->frame->instance_close(in);
-    batch_done(&in->batch);
+    batch_done(&in->execution.batch);
     free(in);
+}
+
+static TRITONSERVER_Error *execute_instance(void *arg, struct batch *b)
+{
+    struct frame_instance *in = arg;
+
+    return in->model->frame->execute(in, b);
 }
 
 static TRITONSERVER_Error *open_frame_instance(struct frame_instance *in)
@@ -97,6 +104,12 @@ static TRITONSERVER_Error *open_frame_instance(struct frame_instance *in)
     in->entered = true;
     if (in->model->frame->instance_open)
         TRY(in->model->frame->instance_open(in));
+    in->execution = (struct frame_execution){.execute = execute_instance,
+                                             .arg = in,
+                                             .instance = in->handle,
+                                             .model = in->model->name,
+                                             .has_rows = in->model->max_batch_size > 0,
+                                             .repeat_alone = in->model->frame->repeat_alone};
     return TRITONBACKEND_ModelInstanceSetState(in->handle, in);
 }
 
@@ -136,42 +149,65 @@ TRITONSERVER_Error *frame_instance_ready(TRITONBACKEND_ModelInstance *instance)
 
 /* ---- Execution ------------------------------------------------------------------------------ */
 
-static void execute_alone(struct frame_instance *in, struct batch *b)
+static TRITONSERVER_Error *execute_batch(const struct frame_execution *e, struct batch *b)
+{
+    return batch_empty(b) ? NULL : e->execute(e->arg, b);
+}
+
+/* Puts the model's name in front; takes the error. */
+static TRITONSERVER_Error *name_model(const struct frame_execution *e, TRITONSERVER_Error *err)
+{
+    TRITONSERVER_Error *named;
+
+    if (!err || !e->names_model)
+        return err;
+    named = backend_error(TRITONSERVER_ErrorCode(err), "model '%s': %s", e->model,
+                          TRITONSERVER_ErrorMessage(err));
+    TRITONSERVER_ErrorDelete(err);
+    return named;
+}
+
+static void execute_alone(const struct frame_execution *e, struct batch *b)
 {
     for (uint32_t i = 0; i < b->n_parts; i++) {
         struct batch one;
 
         batch_single(b, i, &one);
-        batch_finish(&one, one.parts->err ? NULL : in->model->frame->execute(in, &one));
+        batch_drop_cancelled(&one);
+        batch_finish(&one, name_model(e, execute_batch(e, &one)));
     }
+}
+
+TRITONSERVER_Error *frame_run(struct frame_execution *e, TRITONBACKEND_Request **requests,
+                              uint32_t n)
+{
+    struct batch *b = &e->batch;
+    TRITONSERVER_Error *err;
+
+    TRY(batch_begin(b, e->instance, requests, n, e->has_rows));
+    if (n > 1 && !b->has_rows) {
+        execute_alone(e, b);
+        return NULL;
+    }
+    err = execute_batch(e, b);
+    if (err && n > 1 && e->repeat_alone) {
+        BACKEND_LOG(VERBOSE, "model '%s': a batch of %u requests failed (%s); each runs alone",
+                    e->model, (unsigned int)n, TRITONSERVER_ErrorMessage(err));
+        TRITONSERVER_ErrorDelete(err);
+        execute_alone(e, b);
+        return NULL;
+    }
+    batch_finish(b, name_model(e, err));
+    return NULL;
 }
 
 TRITONSERVER_Error *frame_execute(TRITONBACKEND_ModelInstance *instance,
                                   TRITONBACKEND_Request **requests, uint32_t n)
 {
     struct frame_instance *in;
-    TRITONSERVER_Error *err;
-    const struct frame *f;
-    struct batch *b;
     void *state;
 
     TRY(TRITONBACKEND_ModelInstanceState(instance, &state));
     in = state;
-    f = in->model->frame;
-    b = &in->batch;
-    TRY(batch_begin(b, instance, requests, n, in->model->max_batch_size > 0));
-    if (n > 1 && !b->has_rows) {
-        execute_alone(in, b);
-        return NULL;
-    }
-    err = batch_empty(b) ? NULL : f->execute(in, b);
-    if (err && n > 1 && f->repeat_alone) {
-        BACKEND_LOG(VERBOSE, "model '%s': a batch of %u requests failed (%s); each runs alone",
-                    in->model->name, (unsigned int)n, TRITONSERVER_ErrorMessage(err));
-        TRITONSERVER_ErrorDelete(err);
-        execute_alone(in, b);
-        return NULL;
-    }
-    batch_finish(b, err);
-    return NULL;
+    return frame_run(&in->execution, requests, n);
 }

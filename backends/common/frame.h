@@ -37,6 +37,19 @@ struct frame_model {
     bool entered; /* model_open() has been called */
 };
 
+/* How an instance executes its batches; see frame_run(). */
+struct frame_execution {
+    /* As frame.execute. */
+    TRITONSERVER_Error *(*execute)(void *arg, struct batch *b);
+    void *arg;
+    TRITONBACKEND_ModelInstance *instance;
+    const char *model;  /* its name, borrowed */
+    bool has_rows;      /* does the model batch? */
+    bool repeat_alone;  /* as frame.repeat_alone */
+    bool names_model;   /* errors of execute() get the model's name in front */
+    struct batch batch; /* zeroes at first; ended by batch_done() */
+};
+
 /* One of its instances. */
 struct frame_instance {
     TRITONBACKEND_ModelInstance *handle;
@@ -45,7 +58,7 @@ struct frame_instance {
     void *state; /* the backend's own */
 
     /* Private. */
-    struct batch batch;
+    struct frame_execution execution;
     bool entered; /* instance_open() has been called */
 };
 
@@ -73,7 +86,7 @@ struct frame {
     TRITONSERVER_Error *(*execute)(struct frame_instance *in, struct batch *b);
 
     /* If a batch of several fails as a whole, execute each part alone, so that a request which the
-     * model refuses does not make the others fail. */
+     * model refuses does not make the others fail. Those cancelled meanwhile are not executed. */
     bool repeat_alone;
     /* instance_open() may run for several instances of a model at the same time. */
     bool parallel_instances;
@@ -91,6 +104,14 @@ TRITONSERVER_Error *frame_instance_close(TRITONBACKEND_ModelInstance *instance);
 TRITONSERVER_Error *frame_instance_ready(TRITONBACKEND_ModelInstance *instance);
 TRITONSERVER_Error *frame_execute(TRITONBACKEND_ModelInstance *instance,
                                   TRITONBACKEND_Request **requests, uint32_t n);
+
+/*
+ * frame_run - execute, answer and release all these requests: frame_execute() for a backend that
+ * has functions of tritonbackend.h of its own.
+ * Errors: UNAVAILABLE  no memory; the server still has the requests
+ */
+TRITONSERVER_Error *frame_run(struct frame_execution *e, TRITONBACKEND_Request **requests,
+                              uint32_t n);
 
 /* BACKEND_FRAME - define the functions that the server calls, for a struct frame. */
 #define BACKEND_FRAME(f)                                                                           \

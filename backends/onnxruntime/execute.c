@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/frame.h"
 #include "common/gather.h"
 #include "common/scatter.h"
 #include "onnxruntime/session.h"
@@ -50,12 +51,11 @@ struct bound_output {
 };
 
 struct executor {
+    struct frame_execution execution;
     struct model *m;
     const struct library *lib;
-    TRITONBACKEND_ModelInstance *instance;
     struct ort_run_options *run_options;
     struct watched *watched;
-    struct batch batch;
 
     /* One for each of the model's inputs. */
     struct gathered *in;
@@ -75,8 +75,7 @@ struct executor {
     const char **out_names;
     size_t n_out;
 
-    TRITONBACKEND_Request **requests; /* of this run */
-    bool predict;                     /* bind outputs in this attempt? */
+    bool predict; /* bind outputs in this attempt? */
     bool run_failed;
 };
 
@@ -107,6 +106,8 @@ static void release_wrapped(const struct executor *x, struct wrapped *all, size_
     free(all);
 }
 
+static TRITONSERVER_Error *run_batch(void *arg, struct batch *b);
+
 TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance,
                                  struct executor **ret_executor)
 {
@@ -117,7 +118,13 @@ TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *i
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     x->m = m;
     x->lib = &m->rt->lib;
-    x->instance = instance;
+    x->execution = (struct frame_execution){.execute = run_batch,
+                                            .arg = x,
+                                            .instance = instance,
+                                            .model = m->name,
+                                            .has_rows = m->max_batch_size > 0,
+                                            .repeat_alone = true,
+                                            .names_model = true};
     if (!alloc_arrays(x)) {
         executor_free(x);
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
@@ -150,7 +157,7 @@ void executor_free(struct executor *x)
     free(x->out);
     free(x->out_values);
     free(x->out_names);
-    batch_done(&x->batch);
+    batch_done(&x->execution.batch);
     watch_remove(x->watched);
     if (x->run_options)
         x->lib->api.ReleaseRunOptions(x->run_options);
@@ -477,7 +484,7 @@ static TRITONSERVER_Error *run_session(struct executor *x, const struct batch *b
     struct ort_status *status;
     bool cancelled;
 
-    watch_begin(x->watched, x->requests, b->n_parts);
+    watch_begin(x->watched, b->parts, b->n_parts);
     status = x->lib->api.Run(x->m->session, x->run_options, x->in_names,
                              (const struct ort_value *const *)x->in_values, x->n_in, x->out_names,
                              x->n_out, x->out_values);
@@ -534,8 +541,9 @@ static TRITONSERVER_Error *attempt_batch(struct executor *x, struct batch *b, bo
  * outputs. If it then succeeds, the shape was the reason, and the model's shapes are not trusted
  * again.
  */
-static TRITONSERVER_Error *run_batch(struct executor *x, struct batch *b)
+static TRITONSERVER_Error *run_batch(void *arg, struct batch *b)
 {
+    struct executor *x = arg;
     bool predict = atomic_load_explicit(&x->m->predict, memory_order_relaxed), again;
     TRITONSERVER_Error *err = attempt_batch(x, b, predict, &again), *first = err;
 
@@ -555,49 +563,7 @@ static TRITONSERVER_Error *run_batch(struct executor *x, struct batch *b)
     return err;
 }
 
-static TRITONSERVER_Error *name_model(const struct model *m, TRITONSERVER_Error *err)
-{
-    TRITONSERVER_Error *named;
-
-    if (!err)
-        return NULL;
-    named = backend_error(TRITONSERVER_ErrorCode(err), "model '%s': %s", m->name,
-                          TRITONSERVER_ErrorMessage(err));
-    TRITONSERVER_ErrorDelete(err);
-    return named;
-}
-
-static void run_alone(struct executor *x, struct batch *b)
-{
-    for (uint32_t i = 0; i < b->n_parts; i++) {
-        struct batch one;
-
-        batch_single(b, i, &one);
-        batch_drop_cancelled(&one);
-        x->requests = &one.parts->request;
-        batch_finish(&one, batch_empty(&one) ? NULL : name_model(x->m, run_batch(x, &one)));
-    }
-}
-
 TRITONSERVER_Error *executor_run(struct executor *x, TRITONBACKEND_Request **requests, uint32_t n)
 {
-    struct batch *b = &x->batch;
-    TRITONSERVER_Error *err;
-
-    TRY(batch_begin(b, x->instance, requests, n, x->m->max_batch_size > 0));
-    if (n > 1 && !b->has_rows) {
-        run_alone(x, b);
-        return NULL;
-    }
-    x->requests = requests;
-    err = batch_empty(b) ? NULL : run_batch(x, b);
-    if (err && n > 1) {
-        BACKEND_LOG(VERBOSE, "model '%s': a batch of %u requests failed (%s); each runs alone",
-                    x->m->name, (unsigned int)n, TRITONSERVER_ErrorMessage(err));
-        TRITONSERVER_ErrorDelete(err);
-        run_alone(x, b);
-        return NULL;
-    }
-    batch_finish(b, name_model(x->m, err));
-    return NULL;
+    return frame_run(&x->execution, requests, n);
 }

@@ -31,7 +31,7 @@ struct watched {
     struct watched *next, **link; /* under watch.mu */
 
     /* Written by the runner, and read by the thread while it has claimed the run. */
-    TRITONBACKEND_Request *const *requests;
+    const struct batch_part *parts;
     uint32_t n;
 
     atomic_uint_least64_t state;
@@ -66,7 +66,7 @@ static bool all_cancelled(const struct watched *d)
         TRITONSERVER_Error *err;
         bool cancelled = false;
 
-        err = TRITONBACKEND_RequestIsCancelled(d->requests[i], &cancelled);
+        err = TRITONBACKEND_RequestIsCancelled(d->parts[i].request, &cancelled);
         TRITONSERVER_ErrorDelete(err);
         if (!cancelled)
             return false;
@@ -156,11 +156,11 @@ static void *watch_main(void *arg)
 
 /* ---- Runs ----------------------------------------------------------------------------------- */
 
-void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint32_t n)
+void watch_begin(struct watched *d, const struct batch_part *parts, uint32_t n)
 {
     struct watch *w = d->watch;
 
-    d->requests = requests;
+    d->parts = parts;
     d->n = n;
     /* Only the runner writes it while no run is in progress. */
     atomic_fetch_add(&d->state, NEXT_RUN | RUNS);

@@ -13,6 +13,7 @@
 #ifndef BACKENDS_ONNXRUNTIME_WATCH_H
 #define BACKENDS_ONNXRUNTIME_WATCH_H
 
+#include "common/batch.h"
 #include "onnxruntime/library.h"
 
 struct watch;
@@ -31,9 +32,9 @@ void watch_remove(struct watched *d); /* NULL is fine */
 
 /*
  * watch_begin - a run begins.
- * @requests  of that run; they stay until watch_end()
+ * @parts  the requests of that run; they stay until watch_end()
  */
-void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint32_t n);
+void watch_begin(struct watched *d, const struct batch_part *parts, uint32_t n);
 
 /* watch_end - the run has ended. True: the watch ended it, since all its requests were cancelled.
  */

@@ -51,9 +51,9 @@ def _library(lab, who):
     return next(folder.glob("libtritonserver-*.so")), {"LD_LIBRARY_PATH": str(folder)}
 
 
-def _run(lab, who, models, cpus, *flags):
+def _run(lab, who, models, cpus, *flags, seconds=0.0):
     library, environment = _library(lab, who)
-    argv = [lab.programs / "bench_embed", "--seconds", lab.settings.seconds, *flags, library, _repository(lab),
+    argv = [lab.programs / "bench_embed", "--seconds", seconds or lab.settings.seconds, *flags, library, _repository(lab),
             lab.build / "backends", *models]
     lab.bench.wait_quiet()
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False, env={**os.environ, **environment},
@@ -82,16 +82,21 @@ CELLS = [
 ]
 
 
+# Short ones, since the cores of a shared machine change their pace by a fifth for seconds: a few long ones would hold one pace each.
+TURN_S = 0.4
+
+
 def embed(lab):
     """a request of 64 bytes by the C API in process, on one core, against the genuine library"""
     seen = {}
-    for _ in range(lab.settings.rounds):
+    for _ in range(max(3, round(lab.settings.rounds * lab.settings.seconds / TURN_S / 1.5))):
         for cell in CELLS:
             model, in_flight, inlined, flags, _goal = cell
             for who in ("Conch",) if inlined else ("Conch", "Triton"):
                 more = ("--inline",) if inlined else ()
                 try:
-                    run = _run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more)
+                    run = _run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more,
+                               seconds=TURN_S)
                 except servers.Missing as missing:
                     say(f"  left out: {missing}")
                     continue
@@ -107,9 +112,9 @@ def embed(lab):
             goals += ", p50 below"
             reached &= ours["p50_us"] < theirs["p50_us"]
         rows.append([model, in_flight, "inline" if inlined else "threads", figure(ours["cpu_us"]),
-                     figure(theirs and theirs["cpu_us"]), goals, met(reached), figure(ours["p50_us"]),
+                     figure(min(run["cpu_us"] for run in seen[cell, "Conch"])), figure(theirs and theirs["cpu_us"]), goals, met(reached), figure(ours["p50_us"]),
                      figure(theirs and theirs["p50_us"]), f"{ours['switches']:.2f}"])
-    return table(["model", "in flight", "executes", "Conch CPU µs", "Triton CPU µs", "goal", "met", "Conch p50 µs",
+    return table(["model", "in flight", "executes", "Conch CPU µs", "least", "Triton CPU µs", "goal", "met", "Conch p50 µs",
                   "Triton p50 µs", "switches per request"], rows)
 
 

@@ -130,15 +130,14 @@ char *arena_strndup(struct arena *a, const char *s, size_t length)
 void *arena_grow_slow(struct arena *a, const void *items, uint32_t n, uint32_t *capacity,
                       size_t item_bytes)
 {
-    uint32_t wanted = *capacity ? 2 * *capacity : ARENA_FIRST_ITEMS;
+    uint32_t wanted = 2 * *capacity;
     size_t size_bytes;
     if (wanted < *capacity || __builtin_mul_overflow(item_bytes, (size_t)wanted, &size_bytes))
         return NULL;
     void *grown = arena_alloc(a, size_bytes);
     if (!grown)
         return NULL;
-    if (n)
-        memcpy(grown, items, n * item_bytes);
+    memcpy(grown, items, n * item_bytes);
     *capacity = wanted;
     return grown;
 }

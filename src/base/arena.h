@@ -85,7 +85,13 @@ static inline void *arena_grow(struct arena *a, void *items, uint32_t n, uint32_
 {
     if (n < *capacity)
         return items;
-    return arena_grow_slow(a, items, n, capacity, item_bytes);
+    if (UNLIKELY(*capacity > 0))
+        return arena_grow_slow(a, items, n, capacity, item_bytes);
+    /* The one time that most arrays of a request grow. */
+    void *first = arena_alloc(a, ARENA_FIRST_ITEMS * item_bytes);
+    if (LIKELY(first != NULL))
+        *capacity = ARENA_FIRST_ITEMS;
+    return first;
 }
 
 #endif

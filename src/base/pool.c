@@ -31,6 +31,7 @@ enum {
     POOL_LEVEL = 900,             /* a leaf: no lock is taken under it */
     MAPPED_BYTES = 1 << 20,       /* from here on a mapping of its own, in a pool with a budget */
     SETTLED_BYTES = 1 << 20,      /* kept at rest */
+    WINDOW_SETTLES = 4,           /* calls of pool_settle(), some seconds */
     PAGE_BYTES = 4096,
 };
 
@@ -70,8 +71,10 @@ struct pool {
     struct {
         struct header *first; /* the last released one is first */
         unsigned int n;
-        unsigned int n_least; /* since the last pool_settle() */
+        unsigned int n_least;                        /* since the last pool_settle() */
+        unsigned int n_least_window, n_least_before; /* in this window, and in the one before */
     } unused[N_CLASSES];
+    unsigned int n_settles;
     struct pool_stats stats;
     size_t n_used;
     size_t peak_bytes;      /* the most in use since the last pool_settle() */
@@ -348,17 +351,41 @@ static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
     return victims;
 }
 
-/* Removes from each class half of the blocks that were not needed since the last time. */
+/*
+ * The number of blocks of a class that were not needed: since the last call, if no block of the
+ * class was in use meanwhile; otherwise during two windows, as steady traffic needs a few more
+ * blocks now and then.
+ */
+static unsigned int count_idle_locked(struct pool *p, unsigned int class)
+{
+    unsigned int n = p->unused[class].n, n_least = p->unused[class].n_least;
+    if (n_least == n) {
+        p->unused[class].n_least_window = p->unused[class].n_least_before = n;
+        return n;
+    }
+    p->unused[class].n_least_window = MIN(p->unused[class].n_least_window, n_least);
+    n_least = MIN(p->unused[class].n_least_window, p->unused[class].n_least_before);
+    if (p->n_settles % WINDOW_SETTLES == 0) {
+        p->unused[class].n_least_before = p->unused[class].n_least_window;
+        p->unused[class].n_least_window = n;
+    }
+    return n_least;
+}
+
+/* Removes from each class half of the blocks that were not needed. */
 static struct header *take_idle_blocks_locked(struct pool *p)
 {
     struct header *victims = NULL, *h;
 
+    p->n_settles++;
     for (unsigned int class = N_CLASSES; class -- > 0;) {
-        unsigned int n = (p->unused[class].n_least + 1) / 2;
+        unsigned int n = (count_idle_locked(p, class) + 1) / 2;
         while (n-- > 0 && p->stats.unused_bytes > SETTLED_BYTES &&
                (h = take_one_locked(p, class))) {
             h->next = victims;
             victims = h;
+            p->unused[class].n_least_window -= p->unused[class].n_least_window > 0;
+            p->unused[class].n_least_before -= p->unused[class].n_least_before > 0;
         }
         p->unused[class].n_least = p->unused[class].n;
     }

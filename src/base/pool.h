@@ -8,7 +8,8 @@
  * A pool keeps unused blocks up to a set number of bytes. Beyond that it keeps them as long as used
  * and unused blocks together are no more than the recent peak of use. So steady traffic of any size
  * takes nothing from the system. The pool's owner must then call pool_settle() each second, which
- * gives back half of what was not needed in that second.
+ * gives back half of the blocks of a size that nobody uses, and of a size in use half of what was
+ * not needed for some seconds.
  *
  * A pool may share a budget (budget.h) with others. It then counts there the bytes that it has from
  * the system. Its blocks from 1 MiB on are mappings of their own, which return to the system as
@@ -98,9 +99,9 @@ size_t pool_block_bytes(const void *block);
 void pool_trim(struct pool *p, size_t keep_bytes);
 
 /*
- * pool_settle - forgets older peaks and frees half of the blocks that were not needed since the
- * last call. While there is traffic, call it once at the beginning, and then about once a second
- * until it returns true.
+ * pool_settle - forgets older peaks and frees half of the blocks that were not needed: since the
+ * last call where none of the size was used, else for four to eight calls. While there is traffic,
+ * call it once at the beginning, and then about once a second until it returns true.
  *
  * Returns  true when almost nothing is unused: another call would change nothing
  */

@@ -4,8 +4,8 @@
  * batches, and counts what its backend reports.
  *
  * Only the instance's runner calls instance_execute(), and its warm-up before there is a runner.
- * What it tells the watch is a few stores without a lock. Backends report from any thread: the
- * thread that executes counts without a lock, all others under stats->mu.
+ * The watch gets its information by a few stores without a lock. Backends report from any thread:
+ * the thread that executes counts without a lock, all others under stats->mu.
  */
 #include "core/backend/instance.h"
 
@@ -72,7 +72,7 @@ struct status *instance_enter_cpu_binding(const struct instance *in, struct cpu_
     return host_policy_enter(in->cpu_binding, host_policy_of(in->group), ret_before);
 }
 
-/* Threads that the backend starts meanwhile begin with the same binding. */
+/* Threads that the backend starts meanwhile inherit the binding. */
 NODISCARD static struct status *initialize_where_bound(struct instance *in)
 {
     struct cpu_binding before;
@@ -113,7 +113,7 @@ NODISCARD static struct status *initialize_instance(struct instance *in)
     return i.result;
 }
 
-/* The model's: they outlive the instance. */
+/* They belong to the model, and outlive the instance. */
 static struct instance_stats *new_counters(struct model *m)
 {
     MEM_CHARGE(m->owner, MEM_CONFIG);
@@ -129,7 +129,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     in->group = group;
     in->name = mem_printf("%s_%d", group->name, index);
     in->kind = to_instance_kind(group->kind);
-    /* A configuration may allow a batch of billions; so many requests never wait. */
+    /* A configuration may allow a batch of billions, but never so many requests wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
     in->stats = new_counters(m);
 
@@ -171,15 +171,14 @@ void instance_free(struct instance *in)
     mem_free_on_line(in);
 }
 
-/* Times of a backend that does not keep the order must not wrap the sums. */
+/* A backend may report times in a wrong order; the sums must not wrap. */
 static uint64_t elapsed_ns(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
 /*
- * A cancelled request is not executed any more. Its error has no text, as clients know it from the
- * reference.
+ * Removes cancelled requests, which are not executed. As in the reference, their error has no text.
  */
 static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 {
@@ -200,13 +199,13 @@ static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
 {
     struct call_watcher *w = in->watcher;
     atomic_store_explicit(&in->n_executing, n, memory_order_relaxed);
-    /* release: who reads the time finds the batch. */
+    /* Release: a look that reads the time finds the batch. */
     atomic_store_explicit(&in->since_ns, start_ns, memory_order_release);
     if (UNLIKELY(w && !atomic_load_explicit(&w->armed, memory_order_relaxed)))
         w->ops->arm(w, start_ns);
 }
 
-/* When the backend has the request still, that is noted. */
+/* Notes the request if the backend still has it. */
 static void watch_if_kept(struct instance *in, struct request *r, uint64_t start_ns)
 {
     if (UNLIKELY(atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in) &&
@@ -214,13 +213,13 @@ static void watch_if_kept(struct instance *in, struct request *r, uint64_t start
         in->watcher->ops->on_kept(in, r, start_ns);
 }
 
-/* Afterwards the runner may let go of the batch. */
+/* Afterwards the runner may stop using the batch. */
 static void end_call(struct instance *in)
 {
     atomic_store_explicit(&in->n_executing, 0, memory_order_relaxed);
     atomic_store_explicit(&in->since_ns, 0, memory_order_release);
-    /* In this order for the compiler; that a processor may still turn it round is the look's
-     * business (WATCH_SETTLE_NS), so that this costs no barrier. */
+    /* In this order for the compiler. A processor may still reorder the two; the look handles
+     * that (WATCH_SETTLE_NS), so that a call needs no barrier. */
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&in->watched, memory_order_relaxed)))
         in->watcher->ops->on_returned(in);
@@ -234,13 +233,13 @@ static void fail_request(struct instance *in, struct request *r, struct status *
 {
     struct execution_times times = {.exec_start_ns = start_ns,
                                     .exec_end_ns = clock_now_ns(in->model->clock)};
-    instance_report_statistics(in, r, false, &times); /* counted, then told */
+    instance_report_statistics(in, r, false, &times); /* counted before it is sent */
     request_fail(r, status_ref(error));
     status_free(request_release(r));
 }
 
-/* What this thread executes now, and when that was over as its backend has reported; 0: it has
- * not. Callbacks may execute another one in between. */
+/* What this thread executes now, and the end that its backend has reported; 0: none yet. A
+ * callback may execute another instance in between. */
 static THREAD_WORD const struct instance *executing;
 static THREAD_WORD uint64_t reported_end_ns;
 
@@ -252,12 +251,13 @@ bool instance_executes_here(const struct instance *in)
 enum { CLOCK_EVERY = 8 };
 
 /*
- * How long the call, which has just returned, has taken; for whoever decides whether the model may
- * run inline, and for the inline budget of its loop. (Statistics have what the backend reports.) A
- * backend that has reported its end has read the clock a moment ago, and what comes after that,
- * answers above all, is short mostly. What was not short is measured here, and so is each eighth
- * call: nobody is believed for long. That eighth is enough, since a model is off its loop when a
- * 17th of what is measured is long (execution.c), and the watchdog waits for no measurement.
+ * Returns how long the call, which has just returned, has taken. The result decides whether the
+ * model may run inline, and is charged to the inline budget of its loop. (Statistics use the
+ * backend's reports.) A backend that has reported its end has read the clock a moment ago, and the
+ * rest of its call, mostly the answers, is usually short. So the reported time is used, except for
+ * calls that were not short and for every eighth call, which are measured here, so that no report
+ * is trusted for long. Every eighth is enough: a model leaves its loop when a 17th of the measured
+ * calls is long (execution.c), and the watchdog needs no measurement.
  */
 static uint64_t measure_call_ns(struct instance *in, uint64_t start_ns)
 {
@@ -270,11 +270,11 @@ static uint64_t measure_call_ns(struct instance *in, uint64_t start_ns)
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
-    /* Public backends write into the array that they get (they set what they have released to
-     * NULL): it is theirs, and never read again. */
+    /* Public backends write into the array that they get (they set released requests to NULL):
+     * it belongs to them, and is never read again. */
     struct request **given = batch + n;
 
-    /* In a batch of sequences each has its position; who is cancelled was looked at there. */
+    /* In a batch of sequences each request has its position; cancelled ones were removed before. */
     if (LIKELY(!in->instance_slots))
         n = drop_cancelled(batch, n);
     *ret_bytes = 0;
@@ -282,8 +282,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         return 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        /* A backend that releases a request and then returns an error is wrong, yet must not make
-         * us touch what is gone: the requests stay until the call is over. */
+        /* A backend that releases a request and then returns an error is wrong, yet must not
+         * make us use freed memory: the requests stay until the call has returned. */
         request_ref(batch[i]);
         given[i] = batch[i];
         if (batch[i]->seq.states)
@@ -320,7 +320,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     return took_ns;
 }
 
-/* ---- What backends report ------------------------------------------------------------------- */
+/* ---- Reports of backends --------------------------------------------------------------------- */
 
 /* The parts of an execution. */
 struct compute_ns {
@@ -334,7 +334,7 @@ static inline struct compute_ns compute_of(const struct execution_times *t)
                                .output = elapsed_ns(t->compute_end_ns, t->exec_end_ns)};
 }
 
-/* What a request has taken, from its begin and from its entry into the queue. */
+/* The time of a request, from its beginning and from its entry into the queue. */
 struct request_ns {
     uint64_t all, queue;
     struct compute_ns compute;
@@ -348,7 +348,7 @@ static inline struct request_ns request_ns_of(const struct request *r,
                                .compute = compute_of(t)};
 }
 
-/* On the thread that executes the instance. */
+/* Counts on the thread that executes the instance. */
 static void count_here(struct instance_stats *s, struct request_ns ns, uint32_t n_inferences)
 {
     executor_counts_begin(s);
@@ -382,7 +382,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
     if (UNLIKELY(r->seq.padding))
         return;
     if (UNLIKELY(request_is_overdue(r)))
-        return; /* counted as a failure, whatever has become of it */
+        return; /* counted as a failure, whatever has happened to it */
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
         model_count_failure(in->model, FAILURE_BACKEND,
@@ -397,7 +397,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
         count_elsewhere(in->stats, ns, n_inferences);
 }
 
-/* On the thread that executes the instance. */
+/* Counts a batch on the thread that executes the instance. */
 static void count_batch_here(struct instance_stats *s, uint64_t batch_size, uint64_t now_ms,
                              struct compute_ns ns)
 {

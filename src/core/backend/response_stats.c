@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backends report responses from any thread, in whatever order, so they are counted under
- * stats->mu.
+ * Backends report responses from any thread, in any order, so they are counted under stats->mu.
  */
 #include "core/backend/response_stats.h"
 
@@ -34,7 +33,7 @@ struct status *instance_report_response(struct instance *in, struct request *r,
     uint64_t whole_ns = report->end_ns - report->start_ns;
     uint64_t output_start_ns = report->compute_output_start_ns;
 
-    MEM_CHARGE(in->model->owner, MEM_CONFIG); /* for the first one */
+    MEM_CHARGE(in->model->owner, MEM_CONFIG); /* for the first report */
     mutex_lock(&in->stats->mu);
     struct response_stats *s =
         statistics_response(&in->stats->sums, MIN(index, (uint32_t)MAX_RESPONSE_INDEX));
@@ -43,7 +42,7 @@ struct status *instance_report_response(struct instance *in, struct request *r,
     } else if (s && report->outcome == RESPONSE_SUCCESS && !output_start_ns) {
         duration_add(&s->empty_response, whole_ns);
     } else if (s) {
-        /* A failure before there were outputs has spent all its time in the inference. */
+        /* A failure before any output has spent all its time in the inference. */
         duration_add(&s->compute_infer,
                      output_start_ns ? output_start_ns - report->start_ns : whole_ns);
         if (output_start_ns)

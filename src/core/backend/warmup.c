@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two threads per instance: one executes, since a backend may block in there for as long as it
- * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
+ * Two threads per instance: one executes, since a backend may block in its call for any time. The
+ * other one, which loads the model, waits for it and can log what it waits for.
  *
  *     load thread          waits, logs what it waits for, cancels when the server stops
  *     "warm-up" thread     for each sample: makes requests; `count` times executes them, waits
@@ -9,8 +9,8 @@
  *
  * An instance that has a thread of its own (core/backend/home.h) executes on that instead.
  *
- * A sample's requests are started anew for each execution. They live in one block, which ends when
- * the last of them is destroyed.
+ * A sample's requests are started again for each execution. They live in one block, which is freed
+ * when the last of them is destroyed.
  */
 #include "core/backend/warmup.h"
 
@@ -41,20 +41,20 @@
 enum {
     WARMUP_LEVEL = 860,
     MAX_ERRORS_BYTES = 64 << 10,
-    MAX_ERROR_BYTES = 8 << 10, /* what one says beyond that is cut */
+    MAX_ERROR_BYTES = 8 << 10, /* longer errors of a sample are cut */
     REQUEST_ARENA_BYTES = 1024,
-    MAX_LOGGED_RUNS = 10, /* of a sample, each with a line */
+    MAX_LOGGED_RUNS = 10, /* of a sample, each with a log line */
 };
 
-#define LOOK_NS     (100 * NS_PER_MS) /* how soon a stop of the server is seen */
-#define LEND_NS     (1 * NS_PER_S)    /* when other models may be loaded meanwhile */
-#define WARN_NS     (5 * NS_PER_S) /* when the log is told of a wait; then after twice as long … */
+#define LOOK_NS     (100 * NS_PER_MS) /* how soon a stop of the server is noticed */
+#define LEND_NS     (1 * NS_PER_S)    /* after this time other models may be loaded meanwhile */
+#define WARN_NS     (5 * NS_PER_S)   /* when a wait is first logged; then after twice as long … */
 #define MAX_WARN_NS (320 * NS_PER_S) /* … up to this */
 
 struct warmup {
     /* Constant. */
     struct model *model;
-    struct pool *pool; /* keeps nothing that is given back */
+    struct pool *pool; /* keeps no released block */
     size_t n_samples;
 
     /* Any thread. */
@@ -73,14 +73,14 @@ struct drill {
     struct mutex mu; /* level 860 in core/README.md */
     struct cond changed;
     /* Under mu. */
-    const struct warmup_sample *sample; /* the one that runs */
+    const struct warmup_sample *sample; /* the sample in execution */
     uint32_t iteration;
-    struct drill_request *requests; /* that may be cancelled, batch_size of them; NULL between */
-    uint32_t n_unanswered;          /* of the execution under way */
+    struct drill_request *requests; /* that may be cancelled, batch_size of them; NULL in between */
+    uint32_t n_unanswered;          /* of the current execution */
     uint32_t n_alive;               /* requests that are not destroyed yet */
     bool stopping, done;
-    bool timed_out;    /* … and that is why it is stopping */
-    struct buf errors; /* of the execution under way, each followed by "; " */
+    bool timed_out;    /* … which is why it is stopping */
+    struct buf errors; /* of the current execution, each followed by "; " */
     size_t last_error; /* where the last one begins */
     struct status *result;
 };
@@ -88,18 +88,18 @@ struct drill {
 struct drill_request {
     struct request request;
     struct drill *drill;
-    atomic_bool has_response; /* in the execution under way; relaxed: a backend answers in order */
+    atomic_bool has_response; /* in the current execution; relaxed: a backend answers in order */
     char memory[REQUEST_ARENA_BYTES];
 };
 
-/* ------------------------------------------------------------------- what the backend answers */
+/* ---- Answers of the backend ------------------------------------------------------------------ */
 
 static struct drill_request *to_drill_request(struct request *r)
 {
     return CONTAINER_OF(r, struct drill_request, request);
 }
 
-/* The copies of a sample mostly fail alike; that is said once. */
+/* The copies of a sample mostly fail with the same error, which is noted once. */
 static void note_error_locked(struct drill *d, const char *text)
 {
     mutex_assert_held(&d->mu);
@@ -119,7 +119,7 @@ static void note_warmup_response(struct request *r, struct response *resp, uint3
         atomic_store_explicit(&to_drill_request(r)->has_response, true, memory_order_relaxed);
     if ((flags & RESPONSE_FINAL) && !r->model->decoupled &&
         !atomic_load_explicit(&to_drill_request(r)->has_response, memory_order_relaxed))
-        error = "expected a single response, got 0"; /* what a client would be told */
+        error = "expected a single response, got 0"; /* as a client would get */
     if (error) {
         mutex_lock(&d->mu);
         note_error_locked(d, error);
@@ -155,7 +155,7 @@ static const struct request_ops ops = {
     .destroy = note_warmup_destroyed,
 };
 
-/* ------------------------------------------------------------------------------- the requests */
+/* ---- The requests ---------------------------------------------------------------------------- */
 
 static struct status *add_sample_input(struct request *r, const struct warmup_input *from)
 {
@@ -175,14 +175,14 @@ static struct status *add_sample_input(struct request *r, const struct warmup_in
                                           from->n_dims + batch_dims, &in);
     if (st)
         return st;
-    in->n_backend_dims = in->n_dims; /* the check has the last word, where it knows the input */
+    in->n_backend_dims = in->n_dims; /* the admission decides, if it knows the input */
     in->backend_shape = in->shape;
     return request_add_data(r, in, &data);
 }
 
 /*
- * A request like any other, checked like any other; then what the model does not declare, such as
- * the control tensors of sequences, which the check would refuse.
+ * Fills a request like any other and admits it. Then it adds inputs that the model does not
+ * declare, such as the control tensors of sequences, which the admission would refuse.
  */
 static struct status *fill_request(struct request *r, const struct warmup_sample *s)
 {
@@ -196,7 +196,7 @@ static struct status *fill_request(struct request *r, const struct warmup_sample
     return st;
 }
 
-/* The reference's texts do not say which sample does not fit; what we add stands behind them. */
+/* The reference's texts do not name the sample that does not fit; our addition follows them. */
 static struct status *add_sample_name(struct status *st, const char *name)
 {
     if (!st)
@@ -228,7 +228,7 @@ static struct status *make_requests(struct drill *d, const struct warmup_sample 
     return st;
 }
 
-/* The requests have ended; yet whoever ended the last one may still be on its way out of it. */
+/* The requests have ended; yet the thread that ended the last one may still be using it. */
 static void end_requests(struct drill *d, struct drill_request *all)
 {
     mutex_lock(&d->mu);
@@ -243,7 +243,7 @@ static void end_requests(struct drill *d, struct drill_request *all)
     mem_free(all);
 }
 
-/* ----------------------------------------------------------------------------- the executions */
+/* ---- The executions -------------------------------------------------------------------------- */
 
 static unsigned int timeout_s(const struct drill *d)
 {
@@ -270,7 +270,7 @@ static struct status *get_execution_error(struct drill *d, const struct warmup_s
     return st;
 }
 
-/* @batch  room for twice the sample's batch, as instance_execute() wants it */
+/* @batch  room for twice the sample's batch, as instance_execute() demands */
 static struct status *execute_sample(struct drill *d, const struct warmup_sample *s,
                                      struct drill_request *all, struct request **batch,
                                      uint32_t iteration)
@@ -349,9 +349,9 @@ static void run_drill(void *arg)
     mutex_unlock(&d->mu);
 }
 
-/* ---------------------------------------------------------------------------------- the wait */
+/* ---- The wait -------------------------------------------------------------------------------- */
 
-/* Backends that ask find their requests cancelled; the others take their time. */
+/* Backends that check for it find their requests cancelled; the others go on. */
 static void stop_drill_locked(struct drill *d)
 {
     mutex_assert_held(&d->mu);
@@ -369,8 +369,8 @@ static void watch_drill(struct drill *d)
     while (!d->done) {
         (void)cond_wait_by_clock(&d->changed, &d->mu, m->clock, clock_now_ns(m->clock) + LOOK_NS);
         uint64_t waited_ns = clock_now_ns(m->clock) - began_ns;
-        /* Before the server itself is told: a client may wait for this load, and its answer holds
-         * the stop of a frontend, which comes first. */
+        /* Before the server itself is stopped: a client may wait for this load, and its answer
+         * delays the stop of a frontend, which comes first. */
         if (!d->stopping && m->services->is_stopping(m->services))
             stop_drill_locked(d);
         if (!d->stopping && !d->done && timeout_s(d) && waited_ns > timeout_s(d) * NS_PER_S) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model comes up step by step and goes down in the opposite order; model_unload() takes a model
- * that stopped half-way up as well.
+ * A model is loaded step by step, and unloaded in the opposite order; model_unload() also takes a
+ * model whose load has stopped half-way.
  */
 #include "core/load/model_load.h"
 
@@ -28,7 +28,7 @@
 #include "core/storage/storage.h"
 #include "core/threads/load_slot.h"
 
-/* A backend that fails here has its say at the end all the same: its state may be half made. */
+/* A backend whose initialisation failed is finalised all the same: its state may be half made. */
 NODISCARD static struct status *initialize_backend_model(struct model *m)
 {
     const struct backend_functions *fns = &m->backend->fns;
@@ -39,7 +39,7 @@ NODISCARD static struct status *initialize_backend_model(struct model *m)
     return st;
 }
 
-/* The host policy of all instances, or NULL: they have several. */
+/* Returns the host policy of all instances, or NULL if they have several. */
 static const char *common_policy(const Inference__ModelConfig *pb)
 {
     const char *policy = NULL;
@@ -53,8 +53,8 @@ static const char *common_policy(const Inference__ModelConfig *pb)
 }
 
 /*
- * What a backend has for all instances together, such as weights and threads that compute, it gets
- * here; it belongs where the instances are.
+ * Here a backend makes what all instances share, such as weights and threads that compute; that
+ * belongs on the instances' CPUs and nodes.
  */
 NODISCARD static struct status *initialize_under_policy(struct model *m)
 {
@@ -73,7 +73,7 @@ NODISCARD static struct status *initialize_under_policy(struct model *m)
     return st;
 }
 
-/* The configuration tells of a backend in Python what it tells of itself. */
+/* A backend in Python is noted in the configuration. */
 static struct status *find_backend(const struct model *m, const struct backend_registry *reg,
                                    struct backend_files *ret_files)
 {
@@ -89,7 +89,7 @@ static struct status *find_backend(const struct model *m, const struct backend_r
     return st;
 }
 
-/* A model on its way up. */
+/* A model that is being loaded. */
 struct ascent {
     struct model *m;
     struct backend_registry *reg;
@@ -193,7 +193,7 @@ static void take_model_down(void *arg)
 {
     struct model *m = arg;
     model_close_refs(m);
-    scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
+    scheduler_free(m->scheduler); /* a worker that has just started still reads the pointer */
     m->scheduler = NULL;
     batch_strategy_end(m);
     for (uint32_t i = 0; i < m->n_instances; i++)
@@ -211,7 +211,7 @@ static void take_model_down(void *arg)
 void model_unload(struct model *m, struct backend_registry *reg)
 {
     if (!m->backend)
-        take_model_down(m); /* nobody else's code is called */
+        take_model_down(m); /* no other code is called */
     else if (!backend_call("model-unload", take_model_down, m))
         model_code_stays(m);
     batch_strategy_close(m); /* not by the thread that has just run it */
@@ -227,7 +227,7 @@ void model_stop(struct model *m)
 
 void model_flush(struct model *m)
 {
-    /* Counted as a request is, so that nobody takes the scheduler down meanwhile. */
+    /* Counted as a request, so that the scheduler is not freed meanwhile. */
     model_request_begun(m);
     if (!atomic_load(&m->stopping))
         scheduler_flush(m->scheduler);
@@ -257,7 +257,7 @@ size_t model_n_open(struct model *m)
 void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
 {
     *ret = (struct watch_use){0};
-    model_request_begun(m); /* so that nobody takes the instances down meanwhile */
+    model_request_begun(m); /* so that the instances are not finalised meanwhile */
     if (!atomic_load(&m->stopping))
         watch_read(&m->scheduler->watch, now_ns, ret);
     model_request_ended(m);

@@ -15,8 +15,8 @@
 
 enum { MAX_LABEL_BYTES = 64 << 20, MAX_LABELS = 4 << 20 };
 
-/* Splits the text into lines, in place; a last line without an end counts, an empty one does not.
- */
+/* Splits the text into lines, in place. A last line without an end counts, an empty one does
+ * not. */
 static struct status *split_lines(struct labels *l, size_t size, const char *name)
 {
     size_t capacity = 0;

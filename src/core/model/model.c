@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model's struct: made, counted, described, freed. What brings a model up and takes it down is
- * in model_load.c.
+ * A model's struct: made, counted, described, freed. model_load.c loads and unloads the model.
  *
  * References (`refs`) and requests in flight (`inflight`) are counted by any thread, in stripes
  * while the model serves and in one word once that count is closed; the comments at RETIRING and
@@ -25,21 +24,22 @@
 enum { COMPARE_UP_TO = 4 };
 
 /*
- * Requests come and go on all loops at once. So while a model serves, references and requests in
- * flight are counted in stripes (base/stripe.h), where nobody sees them end; the words here then
- * have STRIPE_BIAS beyond what else they count. When it matters, the count is closed:
+ * Requests begin and end on all loops at once. So while a model serves, references and requests in
+ * flight are counted in stripes (base/stripe.h), where their end cannot be seen; the words here
+ * then have STRIPE_BIAS beyond their other counts. When the end matters, the count is closed:
  * model_retire() and model_unload() close that of references, model_note_stopping() that of
  * requests.
  *
- * RETIRING is in `refs` with the count, so that whoever gives back the last reference but one knows
- * by the same operation whether somebody waits for that: a model that has been waited for may be
- * gone at the next moment.
+ * RETIRING is in `refs` with the count. So the thread that drops the last reference but one learns
+ * by the same operation whether another thread waits for that: at the next moment the model may be
+ * freed.
  */
 #define RETIRING (1L << 60)
 
 /*
- * In `inflight`, likewise, so that who ends the last request of a model that stops knows it by the
- * operation that ends it: a moment later the model, and the server, may be gone.
+ * In `inflight`, for the same reason: the thread that ends the last request of a stopping model
+ * learns that by the operation that ends it. A moment later the model, and the server, may be
+ * freed.
  */
 #define STOPPING (1L << 60)
 
@@ -101,12 +101,12 @@ size_t model_inflight(const struct model *m)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Whose count is in one word from now on, plus `more`; returns that word. */
+/* Moves the count into one word, plus `more`; returns that word. */
 static long close_count(struct model *m, atomic_long *word, enum stripe_count count, long more)
 {
     if (is_count_open(atomic_load(word)))
         more += stripes_close(m->stripes, count) - STRIPE_BIAS;
-    /* Until this addition the word has its bias, so that no thread takes its count for the last. */
+    /* Until this addition the word has its bias, so that no thread sees its count as the last. */
     return atomic_fetch_add(word, more) + more;
 }
 
@@ -144,7 +144,7 @@ void model_request_ended(struct model *m)
         if (LIKELY(atomic_compare_exchange_weak(&m->inflight, &before, before - 1)))
             return;
     }
-    /* The last one: whoever waits for it sees so when this thread is done with the server. */
+    /* The last request: the stop learns of it when this thread is done with the server. */
     m->services->on_drained(m->services, m);
 }
 
@@ -156,7 +156,7 @@ void model_count_last_end(struct model *m)
 void model_note_stopping(struct model *m)
 {
     /*
-     * Who counts itself in either finds the count open, and is waited for; or closed, and sees
+     * A thread that counts itself finds the count open, and is waited for; or closed, and then sees
      * `stopping`, which was set before.
      */
     if (!atomic_exchange(&m->stopping, true))
@@ -195,14 +195,14 @@ void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind)
     DEBUG_BUG_ON(ours);
 }
 
-/* Names and specs; the backend is gone by now (model_unload()). */
+/* Frees names and specs; the backend was released before (model_unload()). */
 void model_unref(struct model *m)
 {
     if (!m || (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_REFS, -1)))
         return;
     long before = atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel);
     if (UNLIKELY(before == (RETIRING | 2)))
-        m->on_alone(m); /* who waits for this call keeps the model until then */
+        m->on_alone(m); /* the function's caller keeps the model until then */
     if ((before & ~RETIRING) != 1)
         return;
     map_done(&m->input_by_name);
@@ -220,11 +220,11 @@ void model_unref(struct model *m)
     struct mem_owner *owner = m->owner;
     mem_free(m);
     model_expect_returned(owner, MEM_CONFIG);
-    mem_owner_free(owner); /* tensors may still be on their way out: it goes with the last one */
+    mem_owner_free(owner); /* tensors may still be sent: the last one frees it */
 }
 
-/* The data type of the control tensor that has the correlation id; DTYPE_INVALID: there is none.
- */
+/* Returns the data type of the control tensor that has the correlation id; DTYPE_INVALID: there
+ * is none. */
 static enum dtype corrid_dtype(const Inference__ModelSequenceBatching *config)
 {
     for (size_t i = 0; i < config->n_control_input; i++) {
@@ -326,7 +326,7 @@ const char *model_platform(const struct model *m)
     return pb->platform[0] ? pb->platform : pb->backend;
 }
 
-/* `own` if it is those characters. */
+/* Returns `own` if it has those characters. */
 static const char *match_own_name(const char *own, const char *name, size_t length)
 {
     return strlen(own) == length && memcmp(own, name, length) == 0 ? own : NULL;

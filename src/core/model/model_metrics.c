@@ -25,7 +25,8 @@ static int compare_tags(const void *a, const void *b)
     return strcmp((*(tag_entry *const *)a)->key, (*(tag_entry *const *)b)->key);
 }
 
-/* Sorted by name, as all labels are: '_' comes before all that the server's own begin with. */
+/* Sorted by name, as all labels are: '_' sorts before the first letters of the server's own
+ * labels. */
 static void print_tags(const Inference__ModelConfig *pb, struct buf *out)
 {
     tag_entry **tags = mem_alloc((pb->n_metric_tags + 1) * sizeof(tag_entry *));
@@ -33,8 +34,7 @@ static void print_tags(const Inference__ModelConfig *pb, struct buf *out)
         tags[i] = pb->metric_tags[i];
     qsort(tags, pb->n_metric_tags, sizeof(tag_entry *), compare_tags);
     for (size_t i = 0; i < pb->n_metric_tags; i++) {
-        char *name =
-            mem_printf("_%s", tags[i]->key); /* config_validate_general() has looked at it */
+        char *name = mem_printf("_%s", tags[i]->key); /* config_validate_general() has checked it */
         exposition_label(out, i == 0, name, tags[i]->value);
         mem_free(name);
     }
@@ -61,7 +61,8 @@ NODISCARD static struct status *print_labels(struct model_metrics *metrics,
 
 /* ---- Histograms ----------------------------------------------------------------------------- */
 
-/* The last one counts, as in the reference; one of another family is told and left alone. */
+/* Finds the control of the family. The last one counts, as in the reference; a control of
+ * another family is logged and ignored. */
 static const Inference__ModelMetrics__MetricControl *
 find_control(const struct model_metrics_facts *f)
 {

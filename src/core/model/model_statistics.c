@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of instances' counters only grows while anybody has a reference to the model, so any
- * such thread reads it without a lock.
+ * The list of instances' counters only grows while any thread has a reference to the model, so such
+ * a thread reads it without a lock.
  */
 #include "core/model/model_statistics.h"
 
@@ -9,7 +9,7 @@
 
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns)
 {
-    /* Relaxed: nobody concludes anything from one of these about the other. */
+    /* Relaxed: no thread relies on the order of the two. */
     atomic_fetch_add_explicit(&m->failures.ns, took_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&m->failures.counts[reason], 1, memory_order_relaxed);
 }

@@ -35,7 +35,7 @@ static bool is_smaller_batch(const void *line, const void *batch_size)
     return ((const struct batch_stats *)line)->batch_size < *(const uint64_t *)batch_size;
 }
 
-/* Where the size is, or belongs. */
+/* Returns the position of the size, or where it belongs. */
 static uint32_t find_batch_position(const struct statistics *s, uint64_t batch_size)
 {
     return (uint32_t)lower_bound(s->batches, s->n_batches, sizeof(s->batches[0]), is_smaller_batch,
@@ -150,12 +150,12 @@ struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list
 {
     struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
     mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
-    /* Whoever makes more of it later need not say who pays: a block that grows keeps its payer. */
+    /* Here the owner is charged; blocks that grow later keep their owner. */
     grow_batches(&part->sums);
     struct instance_stats *first = atomic_load_explicit(list, memory_order_relaxed);
     do {
         part->next = first;
-        /* Released for the readers, who come from any thread. */
+        /* Release: readers on any thread see the initialised counters. */
     } while (!atomic_compare_exchange_weak_explicit(list, &first, part, memory_order_release,
                                                     memory_order_relaxed));
     return part;
@@ -185,7 +185,7 @@ struct executor_counts {
     uint64_t n[EXECUTOR_COUNTS];
 };
 
-/* acquire: pairs with executor_set(); none of these loads is made after the second look. */
+/* Acquire: pairs with executor_set(). None of these loads happens after the second look. */
 static void read_counts(const struct instance_stats *part, struct executor_counts *ret)
 {
     for (;;) {
@@ -195,7 +195,7 @@ static void read_counts(const struct instance_stats *part, struct executor_count
         if (before % 2 == 0 &&
             atomic_load_explicit(&part->n_changes, memory_order_relaxed) == before)
             return;
-        sched_yield(); /* a change takes some nanoseconds, unless its thread has no CPU */
+        sched_yield(); /* a change takes nanoseconds, unless its thread has no CPU */
     }
 }
 
@@ -230,9 +230,9 @@ static bool add_batch_counts(struct statistics *to, const struct executor_counts
 void executor_batch_size(struct instance_stats *part, uint64_t batch_size)
 {
     struct executor_counts c;
-    mutex_lock(&part->mu); /* whoever reads has it, and sees neither both nor none */
+    mutex_lock(&part->mu); /* readers hold it, and see the counts exactly once */
     read_counts(part, &c);
-    (void)add_batch_counts(&part->sums, &c); /* without memory they are executions only */
+    (void)add_batch_counts(&part->sums, &c); /* without memory they count only as executions */
     part->sums.execution_count += c.n[EXECUTOR_BATCHES];
     executor_counts_begin(part);
     executor_set(part, EXECUTOR_BATCH_SIZE, batch_size);

@@ -190,7 +190,7 @@ struct server_options *server_options_copy(const struct server_options *o)
     return copy;
 }
 
-/* Of texts that belong to us and are const to everybody else. */
+/* Frees a text that the options own, const for all others. */
 static void free_text(const char *text)
 {
     mem_free((char *)(uintptr_t)text);

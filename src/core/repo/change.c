@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading and unloading by name while the server runs (reference/behaviours §13). Neither looks at
- * any other model than the one that it is about.
+ * Loading and unloading by name while the server runs (reference/behaviours §13). Each concerns
+ * only its own model.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ struct status *repository_check_name(const char *name)
 
 /* ---- Loading -------------------------------------------------------------------------------- */
 
-/* The cause goes to the log, st is taken; the client is told that there is one. */
+/* Logs the cause, which takes st, and returns the client's error. */
 static struct status *refuse_load(const char *name, struct status *st)
 {
     listing_log_failure(name, st);
@@ -40,7 +40,8 @@ static struct status *refuse_load(const char *name, struct status *st)
     return repository_poll_failure(name);
 }
 
-/* With files of its own; whether a repository has such a model does not matter. */
+/* Loads the model from files of the request; whether a repository has such a model does not
+ * matter. */
 static struct status *load_files(struct repository *repo, const char *name,
                                  const struct override *o)
 {
@@ -69,7 +70,7 @@ static struct status *load_folder(struct repository *repo, const struct listed_m
     return st;
 }
 
-/* From the repository that has it; under namespacing from each. */
+/* Loads the model from the repository that has it; under namespacing from each. */
 static struct status *load_polled(struct repository *repo, const char *name, const char *config)
 {
     struct listing listing;
@@ -112,7 +113,7 @@ void repository_unload_model(struct repository *repo, struct repo_model *rm)
         if (rv->model) {
             retire_take_locked(repo, rm, rv, &retiring);
             repository_set_state_locked(repo, rv, VERSION_UNLOADING);
-        } else if (rv->state != VERSION_UNLOADING) { /* nobody wants to hear of its failure now */
+        } else if (rv->state != VERSION_UNLOADING) { /* its failure need not be kept */
             repository_set_state_locked(repo, rv, VERSION_UNLOADED);
         }
     }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One walk over a model's folder mixes names, sizes and times into a hash for each version and one
- * for all the rest. The walk is bounded in files and depth; beyond that, and after any error, the
- * fingerprint is not known, and one that is not known equals none, so that the model is loaded
- * again.
+ * for all the rest. The walk is bounded in files and depth. Beyond that, and after any error, the
+ * fingerprint is unknown, and an unknown one equals none, so that the model is loaded again.
  */
 #include "core/repo/fingerprint.h"
 
@@ -17,9 +16,8 @@
 #include "core/storage/storage.h"
 
 /*
- * The clock of a file system goes by ticks, of 10 ms at most: a file that is written again within
- * the same one looks as before. So what has been written only just now is looked at again when the
- * tick is over.
+ * The clock of a file system has ticks of at most 10 ms: a file that is written twice in one tick
+ * looks the same. So a file that was written just now is examined again after the tick.
  */
 static const int64_t tick_ns = 20 * NS_PER_MS;
 
@@ -54,7 +52,7 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 static struct status *mix_folder(struct walk *w, const char *folder, unsigned int depth,
                                  uint64_t *hash);
 
-/* A folder's own time says only that something came or went, and so do the names in it. */
+/* A folder's own time only shows that an entry was added or removed, and so do the names in it. */
 static struct status *mix_entry(struct walk *w, const char *folder, const char *name,
                                 unsigned int depth, uint64_t *hash)
 {
@@ -103,7 +101,7 @@ static struct status *mix_model_folder(struct walk *w, const char *folder,
             f->versions[f->n_versions].version = version;
             f->versions[f->n_versions++].value = value;
         } else if (strncmp(name, "..", 2) !=
-                   0) { /* where a mounted volume keeps what links lead to */
+                   0) { /* where a mounted volume keeps the targets of its links */
             st = mix_entry(w, folder, name, 0, &f->common);
         }
     }
@@ -117,7 +115,7 @@ static int64_t wall_ns(void)
     return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* How long until whatever is written has another time than what has been seen. */
+/* Returns how long until a write gets another time than those seen. */
 static int64_t tick_left_ns(const struct walk *w)
 {
     int64_t age_ns = wall_ns() - w->newest_ns;
@@ -137,7 +135,7 @@ static struct fingerprint take_fingerprint_once(const struct storage *storage, c
         file_list_done(&list);
     }
     f.known = !st;
-    status_free(st); /* whoever reads the files says so better */
+    status_free(st); /* the functions that read the files report it better */
     *ret_tick_left_ns = tick_left_ns(&w);
     return f;
 }
@@ -152,7 +150,7 @@ struct fingerprint fingerprint_take(const struct storage *storage, const char *f
     nanosleep(&pause, NULL);
     fingerprint_done(&f);
     f = take_fingerprint_once(storage, folder, &left_ns);
-    f.known &= left_ns == 0; /* somebody goes on writing */
+    f.known &= left_ns == 0; /* files are still being written */
     return f;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the catalog says, for those who ask: the index, how far the start is, the table in the log.
+ * Answers from the catalog: the index, the progress of the start, the table in the log.
  */
 #include <string.h>
 
@@ -17,14 +17,14 @@
 /* ---- Rows ----------------------------------------------------------------------------------- */
 
 /*
- * Rows and their texts in one block, so that they stay true of the moment whatever changes
- * meanwhile. They are gone through twice: first they are measured, then there is room for them.
+ * Rows and their texts lie in one block, so that they keep describing one moment. Two rounds fill
+ * them: the first measures, the second writes.
  */
 struct rows {
-    struct model_index_row *list; /* NULL while they are measured */
+    struct model_index_row *list; /* NULL in the first round */
     size_t n;
     size_t text_bytes;
-    char *texts; /* where the next one goes */
+    char *texts; /* where the next text goes */
 };
 
 static const char *copy_row_text(struct rows *r, const char *text)
@@ -51,7 +51,7 @@ static void add_row(struct rows *r, const char *name, int64_t version, enum vers
     };
 }
 
-/* Room for what was measured; the second round starts. */
+/* Allocates what the first round measured; the second round begins. */
 static bool alloc_rows(struct rows *r)
 {
     size_t rows_bytes = (r->n + 1) * sizeof(*r->list);
@@ -87,7 +87,7 @@ static void add_versions(struct rows *r, const struct repo_model *rm, bool ready
     }
 }
 
-/* @duplicate  why, if several repositories have it and none of them is served */
+/* @duplicate  the reason, if several repositories have it and none of them is served */
 static void add_model(struct rows *r, const char *name, const struct repo_model *rm,
                       const char *duplicate, bool ready_only)
 {
@@ -101,8 +101,8 @@ static void add_model(struct rows *r, const char *name, const struct repo_model 
 }
 
 /*
- * What comes first: the i-th of the folders that are there now, or the j-th model of the catalog?
- * 0: it is the same model. Without namespacing a name says it all, as in the catalog.
+ * Which comes first: the i-th of the listed folders, or the j-th model of the catalog? 0: they are
+ * the same model. Without namespacing the name decides, as in the catalog.
  */
 static int compare_positions(const struct repository *repo, const struct listed_model *pm,
                              const struct repo_model *rm)
@@ -113,8 +113,8 @@ static int compare_positions(const struct repository *repo, const struct listed_
     return storage_compare(pm->storage, rm->storage);
 }
 
-/* A model whose folder has gone is told of as long as it serves. @listing  NULL: as the catalog
- * says */
+/* A model whose folder is gone is in the index as long as it serves.
+ * @listing  NULL: only the catalog */
 static void add_index(struct rows *r, const struct repository *repo, const struct listing *listing,
                       bool ready_only)
 {
@@ -140,7 +140,7 @@ struct status *repository_index(struct repository *repo, bool ready_only,
     struct rows r = {0};
     struct listing listing = {0}, *now = NULL;
     if (repo->options->control_mode != CONTROL_NONE) {
-        now = &listing; /* what could be loaded is what is there now */
+        now = &listing; /* the index has the models that could be loaded now */
         listing_of_roots(repository_roots(repo), repo->options, true, now);
     }
     mutex_lock(&repo->mu);
@@ -160,9 +160,9 @@ struct status *repository_index(struct repository *repo, bool ready_only,
     return NULL;
 }
 
-/* ---- How far the start is ------------------------------------------------------------------- */
+/* ---- The progress of the start --------------------------------------------------------------- */
 
-/* The versions that failed, or the model as a whole. */
+/* Adds the versions that failed, or the model as a whole. */
 static void add_failures(struct rows *r, const struct repo_model *rm, size_t max_rows)
 {
     if (rm->n_versions == 0 && rm->failure && r->n < max_rows)
@@ -173,7 +173,7 @@ static void add_failures(struct rows *r, const struct repo_model *rm, size_t max
     }
 }
 
-/* @unable  models whose backends say that they cannot serve; NULL ends */
+/* @unable  models whose backends cannot serve now; NULL ends */
 static void add_progress(struct rows *r, const struct repository *repo, struct model *const *unable,
                          size_t max_rows, size_t *ret_n_loading)
 {
@@ -192,7 +192,7 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
                 "its backend says that it cannot serve now: see the log");
 }
 
-/* All that it is to have; versions that were dropped do not count. */
+/* Do all wanted versions serve? Dropped versions do not count. */
 static bool is_fully_serving(const struct repo_model *rm)
 {
     bool any = false, all = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists the folders in the roots, or looks for one name in them; no model's files are read. Each
- * entry passes three steps: is it a model at all, by which names, and does another repository have
- * the name.
+ * Lists the folders in the roots, or searches them for one name; no model's files are read. Each
+ * entry passes three steps: whether it is a model, by which names, and whether another repository
+ * has the name.
  *
  * Results are sorted by name, then by repository. The catalog relies on that order.
  */
@@ -27,9 +27,8 @@ static void free_listed_model(struct listed_model *pm)
 }
 
 /*
- * What lies about in many places and is meant for others: the folders of version control and of
- * editors, of file systems, and of volumes that Kubernetes mounts ("..data"). A model may be called
- * so if it has a configuration.
+ * Folders that other programs use: of version control and editors, of file systems, and of volumes
+ * that Kubernetes mounts ("..data"). A model may have such a name if it has a configuration.
  */
 static bool is_foreign(const struct storage *s, const char *name)
 {
@@ -69,7 +68,8 @@ void listing_log_failure(const char *name, const struct status *why)
     log_error("Poll failed for model directory '%s': %s", name, status_message(why));
 }
 
-/* An entry of a root, which may be a model. @mapping  what it is to be called, or NULL */
+/* Adds an entry of a root, which may be a model.
+ * @mapping  gives its name; NULL: none */
 static void add_root_entry(const struct root *root, const struct file_entry *entry,
                            const struct model_mapping *mapping, bool quiet, struct listing *p)
 {
@@ -97,7 +97,7 @@ static void add_root_entry(const struct root *root, const struct file_entry *ent
     status_free(why_not);
 }
 
-/* By its own name, or by all those that it is mapped to. */
+/* Adds the folder by its own name, or by all names that it is mapped to. */
 static void add_by_names(const struct root *root, const struct file_entry *entry, bool quiet,
                          struct listing *p)
 {
@@ -109,7 +109,7 @@ static void add_by_names(const struct root *root, const struct file_entry *entry
     }
 }
 
-/* The models of one repository: its folders, whatever is in them. */
+/* Lists the models of one repository: its folders, whatever they contain. */
 static struct status *list_root_models(const struct root *root, bool quiet, struct listing *p)
 {
     struct file_list list;
@@ -186,8 +186,7 @@ void listing_of_roots(struct roots *roots, const struct server_options *options,
     *ret_listing = p;
 }
 
-/* Where the model would be. As a link: what it leads to, a folder or nothing at all, is asked for.
- */
+/* Adds the folder of a model. If it is a link, its target decides: a folder, or nothing. */
 static void add_folder(const struct root *root, const char *folder,
                        const struct model_mapping *mapping, struct listing *p)
 {
@@ -195,7 +194,7 @@ static void add_folder(const struct root *root, const char *folder,
     add_root_entry(root, &entry, mapping, false, p);
 }
 
-/* Of whichever repository; there is one at most. */
+/* Adds the mapped folder of the one repository that has it, if any. */
 static bool add_mapped(const struct roots *roots, const char *name, struct listing *p)
 {
     for (size_t i = 0; i < roots->count; i++) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bringing one model up: its folder is read, then its versions are loaded one after the other.
+ * Loading one model: its folder is read, then its versions are loaded one after the other.
  *
- *     look      which versions there are to be, and which of them serve as their files are
- *     load      the others, each beside what serves of it
- *     settle    all have come up: what is new takes the place of what was, at once, and what was
- *               is retired; or one has failed: what is new goes, and what was serves on
+ *     look      determines the wanted versions, and which of them serve with unchanged files
+ *     load      loads the others, each beside the version that serves
+ *     settle    if all were loaded, the new versions replace the old ones at once, and the old
+ *               ones are retired; if one has failed, the new ones are dropped, and the old ones
+ *               serve on
  *
- * At the start of a server there is nothing to be kept, and a version that fails is not in the way
- * of others: each serves as soon as it is READY (LOAD_AT_START).
+ * At the start of a server there is nothing to be kept, and a version that fails does not affect
+ * others: each serves as soon as it is READY (LOAD_AT_START).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,8 @@ enum { MAX_ERROR_BYTES = 1 << 20 };
 /* One version that the model is to have. */
 struct wanted_version {
     int64_t version;
-    bool stays;          /* it serves, as its files are now */
-    struct model *fresh; /* loaded, and not in the catalog */
+    bool stays;          /* it serves with unchanged files */
+    struct model *fresh; /* loaded, and not in the catalog yet */
     char *failure;
 };
 
@@ -46,7 +47,7 @@ struct load {
     struct fingerprint seen;
     size_t n;
     struct wanted_version *wanted; /* ascending */
-    bool failed;                   /* one of them has */
+    bool failed;                   /* one of the loads has failed */
 };
 
 static bool is_stopping(const struct repository *repo)
@@ -70,15 +71,15 @@ static struct repo_version *find_version_row(const struct repo_model *rm, int64_
     return NULL;
 }
 
-/* ---- Looking -------------------------------------------------------------------------------- */
+/* ---- Look ------------------------------------------------------------------------------------ */
 
-/* Does it serve from the folder that is to be loaded? Another one may look just the same. */
+/* Does it serve from the folder that is to be loaded? Another folder may look the same. */
 static bool is_served_from_source(const struct load *l, const struct repo_version *rv)
 {
     return rv && rv->model && source_is_same_folder(rv->source, l->source);
 }
 
-/* Does it serve all that its folder has, as it is now? Then there is nothing to do. */
+/* Does it serve all versions of its unchanged folder? Then there is nothing to do. */
 static bool is_up_to_date(const struct load *l)
 {
     const struct repo_model *rm = l->rm;
@@ -110,7 +111,7 @@ static int compare_by_version(const void *a, const void *b)
     return (x->version > y->version) - (x->version < y->version);
 }
 
-/* From now on the index has them; one that serves goes on to do so. */
+/* From now on the index has the versions; a version that serves goes on to do so. */
 static void note_loading(struct load *l)
 {
     struct repo_model *rm = l->rm;
@@ -134,9 +135,9 @@ static void note_loading(struct load *l)
     table_view_end(&l->repo->table, before);
 }
 
-/* ---- Loading -------------------------------------------------------------------------------- */
+/* ---- Load ------------------------------------------------------------------------------------ */
 
-/* As often as the options allow; scanned is used up. */
+/* Tries the load as often as the options allow; takes the contents of scanned. */
 static struct status *try_to_load(const struct load *l, int64_t version,
                                   struct scanned_model *scanned, struct model **ret_model)
 {
@@ -157,7 +158,7 @@ static struct status *try_to_load(const struct load *l, int64_t version,
     }
 }
 
-/* The version that serves now is retired, and the fresh one takes its place. */
+/* Retires the version that serves now, and puts the fresh one in its place. */
 static void replace_locked(struct load *l, struct wanted_version *w, struct list *retiring)
 {
     struct repo_version *rv = find_version_row(l->rm, w->version);
@@ -178,7 +179,7 @@ static void load_version(struct load *l, struct wanted_version *w, struct scanne
     else if (!scanned->config) /* each version completes a configuration of its own */
         st = scan_source(l, true, scanned);
     if (!st)
-        st = source_fetch(l->source); /* not before: what is up to date is not fetched */
+        st = source_fetch(l->source); /* only now: an unchanged model is not fetched */
     if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
         st = try_to_load(l, w->version, scanned, &w->fresh);
@@ -202,10 +203,10 @@ static void note_failure_locked(struct load *l, struct wanted_version *w)
         repository_set_failed_locked(l->repo, rv, w->failure);
 }
 
-/* Of a start: what has become of the version is true at once. */
+/* At the start the result of each version is published at once. */
 static void publish_one(struct load *l, struct wanted_version *w)
 {
-    struct list retiring = LIST_INIT(retiring); /* stays empty: nothing has served yet */
+    struct list retiring = LIST_INIT(retiring); /* stays empty: no version has served yet */
     mutex_lock(&l->repo->mu);
     if (w->failure)
         note_failure_locked(l, w);
@@ -228,7 +229,7 @@ static void load_versions(struct load *l, struct scanned_model *scanned)
     }
 }
 
-/* ---- Settling ------------------------------------------------------------------------------- */
+/* ---- Settle ---------------------------------------------------------------------------------- */
 
 static bool is_version_wanted(const struct load *l, int64_t version)
 {
@@ -239,7 +240,8 @@ static bool is_version_wanted(const struct load *l, int64_t version)
     return false;
 }
 
-/* What the model is not to have any more. A version that never served leaves no trace. */
+/* Drops the versions that the model must not have any more. A version that never served leaves
+ * no trace. */
 static void drop_others_locked(struct load *l, struct list *retiring)
 {
     struct repo_model *rm = l->rm;
@@ -260,7 +262,7 @@ static void drop_others_locked(struct load *l, struct list *retiring)
     rm->n_versions = kept;
 }
 
-/* What serves now was loaded from this. */
+/* Keeps the fingerprint from which the serving versions were loaded. */
 static void keep_fingerprint(struct load *l)
 {
     fingerprint_done(&l->rm->seen);
@@ -336,7 +338,7 @@ static struct status *describe_failed_versions(const struct load *l)
                       buf_text(&text));
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- All steps ------------------------------------------------------------------------------- */
 
 struct status *repository_poll_failure(const char *name)
 {
@@ -354,8 +356,8 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, 
     rm->stage = REPO_SETTLED;
     mem_free(rm->failure);
     rm->failure = serves ? NULL : mem_strdup(failure);
-    /* What cannot be made out is no model that should be ready (reference/behaviours §2.8); a
-     * version of it that failed before still is. */
+    /* A model that cannot be read does not count for readiness (reference/behaviours §2.8). A
+     * version of it that failed before still does. */
     if (rm->empty || rm->n_versions == 0)
         repository_count_locked(repo, rm, rm->empty && !serves);
     if (serves)
@@ -363,8 +365,8 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, 
 }
 
 /*
- * Nothing of the model could be made out. Unless somebody has just asked for it, that is what has
- * become of it; else the request has failed, and all is as it was before.
+ * The model could not be read. That becomes its state, unless a request has asked for it: then the
+ * request fails, and the state stays as it was.
  */
 static void note_unreadable(struct load *l, struct status *st, bool is_empty)
 {
@@ -427,8 +429,8 @@ struct status *repository_load_model(struct repository *repo, struct repo_model 
     struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .reason = reason};
     struct scanned_model scanned = {0};
     struct status *st = NULL;
-    /* A configuration that came by request is in force until the folder changes
-     * (reference/behaviours §13.6); files that came by request are elsewhere. */
+    /* A configuration of a request holds until the folder changes (reference/behaviours §13.6);
+     * files of a request lie elsewhere. */
     if (!source->temporary_root && repo->options->control_mode != CONTROL_NONE)
         l.seen = fingerprint_take(source->storage, source->folder);
     if (!is_up_to_date(&l))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters are checked one by one. A file's path is normalised first, and must stay within the
- * model's folder. The result borrows the texts and bytes of the request, but for the paths, which
- * are its own.
+ * Parameters are validated one by one. A file's path is normalised first, and must stay within the
+ * model's folder. The result borrows the texts and bytes of the request, except the paths, which it
+ * owns.
  */
 #include "core/repo/override.h"
 
@@ -16,8 +16,8 @@
 static const char file_prefix[] = "file:";
 
 /*
- * The path without empty parts, "." and "..", which says where it leads: with one ".." in front for
- * each folder that it leads up.
+ * Normalises the path: without empty parts, "." and "..", except one ".." in front for each folder
+ * that it leads up.
  */
 static char *normalise_path(const char *path)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode poll: what the repositories hold is what serves (reference/behaviours §13.14). Each round
- * lists them, looks at the folders of all models, and does what has become necessary:
+ * Mode poll: the server serves what the repositories hold (reference/behaviours §13.14). Each round
+ * lists them, examines the folders of all models, and does the necessary:
  *
- *     a folder that has gone, or that two repositories have        its model is unloaded
- *     a folder that is new, or not as it was when it was loaded    … is loaded, several at a time
+ *     a folder that is gone, or that two repositories have         its model is unloaded
+ *     a folder that is new, or changed since it was loaded         … is loaded, several at a time
  *
- * What could not be loaded is tried again in each round.
+ * A load that failed is tried again in each round.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ struct round {
     struct listed_model **stale; /* of listing: to be loaded */
 };
 
-/* ---- What has gone -------------------------------------------------------------------------- */
+/* ---- Folders that are gone ------------------------------------------------------------------- */
 
 static bool is_listed_before(const void *model, const void *name)
 {
@@ -49,7 +49,7 @@ static bool is_listed(const struct round *r, const struct repo_model *rm)
     return false;
 }
 
-/* Models whose folders are not there any more, for repository_lock_named_model(); NULL ends. */
+/* Returns the models without a folder, for repository_lock_named_model(); NULL ends. */
 static struct repo_model **find_gone(const struct round *r)
 {
     struct repository *repo = r->repo;
@@ -68,24 +68,25 @@ static struct repo_model **find_gone(const struct round *r)
 
 static void unload_gone(const struct round *r)
 {
-    if (r->listing.n_unlisted > 0) /* what is in that repository is not known, rather than gone */
+    if (r->listing.n_unlisted > 0) /* the contents of that repository are unknown, not gone */
         return;
-    /* Whoever asks for one is told that it has no version any more; but names that come and go for
-     * ever must not fill the memory, so of many some are forgotten. */
+    /* Requests to such a model are told that it has no version any more. But names that appear
+     * and disappear for ever must not fill the memory, so beyond a number some are forgotten. */
     struct repo_model **gone = find_gone(r);
     for (size_t i = 0; gone[i]; i++) {
         repository_lock_named_model(r->repo, gone[i]);
         if (i >= MAX_REMEMBERED)
-            repository_move(r->repo, gone[i], NULL); /* the catalog loses it when it has ended */
+            repository_move(r->repo, gone[i], NULL); /* the catalog drops it after its end */
         repository_unload_model(r->repo, gone[i]);
         repository_unlock_model(r->repo, gone[i]);
     }
     mem_free(gone);
 }
 
-/* ---- What is not as it was ------------------------------------------------------------------- */
+/* ---- Folders that have changed --------------------------------------------------------------- */
 
-/* A folder that is not to be served. What served of it goes on, unless two repositories have it. */
+/* Notes a folder that must not be served. The versions that serve go on, unless two repositories
+ * have the model. */
 static void note_unfit(struct repository *repo, const struct listed_model *pm)
 {
     struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
@@ -125,7 +126,7 @@ static void load_stale(void *arg, size_t i)
     repository_move(r->repo, rm, pm->storage);
     struct source *source = source_of_folder(pm->storage, pm->folder);
     status_free(
-        repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL)); /* it is in the log */
+        repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL)); /* the log has it */
     source_unref(source);
     repository_unlock_model(r->repo, rm);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repositories that come and go while the server runs (reference/behaviours §13.18). They only say
- * where models can be found: nothing is loaded or unloaded here, and what serves does not care.
+ * Repositories that are registered and unregistered while the server runs (reference/behaviours
+ * §13.18). They only decide where models can be found: nothing is loaded or unloaded here, and
+ * serving models are not affected.
  */
 #include <string.h>
 
@@ -52,7 +53,7 @@ static struct status *check_mappings(const char *path, const struct model_mappin
     return st;
 }
 
-/* The client is told what the reference says; the cause goes to the log. */
+/* The client gets the reference's text; the cause is logged. */
 static struct status *open_repository(const struct repository *repo, const char *path,
                                       struct storage **ret_storage)
 {
@@ -64,7 +65,8 @@ static struct status *open_repository(const struct repository *repo, const char 
     return status_new(STATUS_INVALID_ARG, "failed to register '%s', repository not found", path);
 }
 
-/* One list for all repositories: no two mappings give the same name, under namespacing neither. */
+/* All repositories share one list: no two mappings may give the same name, not even under
+ * namespacing. */
 static struct status *check_others_locked(const struct repository *repo, const char *path,
                                           const struct root *root)
 {
@@ -110,9 +112,9 @@ struct status *repository_register(struct repository *repo, const char *path,
 /* ---- Unregistering -------------------------------------------------------------------------- */
 
 /*
- * The catalog has models of it: those that do not serve are forgotten now, the others when they
- * have been unloaded. So it does not grow without end when each model comes with a repository of
- * its own.
+ * Forgets the models of the repository: those that do not serve now, the others when they have been
+ * unloaded. So the catalog does not grow without end if each model comes with a repository of its
+ * own.
  */
 static void forget_models(struct repository *repo, const struct storage *storage)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The catalog of models and their states, and what is asked of all models together. Read in this
- * order: the catalog, the locks by which one thread at a time changes a model, its state, the
- * stop.
+ * The catalog of models and their states, and operations on all models together. Read in this
+ * order: the catalog, the locks by which one thread at a time changes a model, its state, the stop.
  *
  * `models` is sorted by name, then by repository, under repository.mu. A version becomes READY in
  * the same hold of that lock in which its view in the table changes, so a client that sees READY
  * also finds the model. A model stays in the catalog while a thread uses it (`n_users`); the last
- * one removes it, unless its state is still to be told.
+ * user removes it, unless the index still needs its state.
  */
 #include "core/repo/repository_priv.h"
 #include "core/threads/load_slot.h"
@@ -113,7 +112,7 @@ static bool is_model_before(const void *model, const void *name)
     return strcmp((*(struct repo_model *const *)model)->name, name) < 0;
 }
 
-/* Where the first model of that name is, or would be. */
+/* Returns the position of the first model of that name, or where it would be. */
 static size_t find_position_locked(const struct repository *repo, const char *name)
 {
     return lower_bound(repo->models, repo->n_models, sizeof(struct repo_model *), is_model_before,
@@ -125,7 +124,7 @@ static bool is_model_named(const struct repository *repo, size_t i, const char *
     return i < repo->n_models && strcmp(repo->models[i]->name, name) == 0;
 }
 
-/* Without namespacing a name says it all: a folder may come and go in another repository. */
+/* Without namespacing the name decides: a folder may move to another repository. */
 static struct repo_model *find_model_locked(const struct repository *repo, const char *name,
                                             const struct storage *storage)
 {
@@ -206,8 +205,8 @@ void repository_lock_named_model(struct repository *repo, struct repo_model *rm)
 }
 
 /*
- * Nothing is to be told of it: it does not serve, and was never loaded or has no repository, as it
- * came by request or its repository is not registered any more.
+ * Is there nothing to report about it? It does not serve, and was never loaded or has no
+ * repository: it came by request, or its repository was unregistered.
  */
 static bool is_forgotten_locked(const struct repository *repo, const struct repo_model *rm)
 {
@@ -231,7 +230,7 @@ void repository_drop_user_and_unlock(struct repository *repo, struct repo_model 
     bool forgotten = is_forgotten_locked(repo, rm);
     if (forgotten) {
         remove_model_locked(repo, rm);
-        if (rm->entry) /* nobody finds it any more; another one of its name may come meanwhile */
+        if (rm->entry) /* no request finds it any more; meanwhile another model may get its name */
             before = table_set(rm->entry, table_view_new(0));
     }
     cond_broadcast(&repo->changed);
@@ -253,7 +252,7 @@ void repository_move(struct repository *repo, struct repo_model *rm, struct stor
     storage_unref(before);
 }
 
-/* ---- What the catalog says of one model ------------------------------------------------------ */
+/* ---- The state of one model ------------------------------------------------------------------ */
 
 const char *repo_version_reason(const struct repo_version *rv)
 {
@@ -337,7 +336,7 @@ struct status *repository_serving(struct repository *repo, const char *name, siz
     return table_serving(&repo->table, name, name_length, version, ret_models);
 }
 
-/* ---- All of them ---------------------------------------------------------------------------- */
+/* ---- All models ------------------------------------------------------------------------------ */
 
 struct model **repository_ready_models(struct repository *repo)
 {
@@ -384,7 +383,7 @@ struct model **repository_unable(struct repository *repo, size_t max, bool may_w
     return models;
 }
 
-/* Of all models, by asking each. */
+/* Asks each model. */
 static bool are_all_able(struct repository *repo, bool may_wait)
 {
     struct model **unable = repository_unable(repo, 1, may_wait);
@@ -393,7 +392,7 @@ static bool are_all_able(struct repository *repo, bool may_wait)
     return all_ready;
 }
 
-/* Probes come often and from loops, and there may be many models: an answer holds for a while. */
+/* Loops probe often, and there may be many models, so an answer holds for a while. */
 static bool are_all_known_able(struct repository *repo)
 {
     uint64_t now_ns = clock_now_ns(repo->services->clock);
@@ -436,14 +435,14 @@ void repository_stop(struct repository *repo)
     for (size_t i = 0; models[i]; i++)
         model_close(models[i]);
     repository_unref_models(models);
-    /* Those that retire have nothing to wait for already; here their lock cannot be taken. */
+    /* Retiring models have no wait left; their lock must not be taken here. */
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->retiring)
         model_note_stopping(LIST_ENTRY(link, struct retiring_model, link)->model);
     mutex_unlock(&repo->mu);
 }
 
-/* Sequences that may go on, or are cut off here. */
+/* Lets the model's sequences go on, or cuts them off. */
 static size_t close_or_stop_model(struct model *m, bool waits, bool log_it)
 {
     if (!waits) {
@@ -542,10 +541,10 @@ static void unload_versions(void *arg, size_t i)
 
 void repository_unload_all(struct repository *repo)
 {
-    retire_end_all(repo); /* first: models that are forgotten leave the table, too */
+    retire_end_all(repo); /* first: forgotten models leave the table, too */
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
-        repo->models[i]->entry = NULL; /* gone with the table */
+        repo->models[i]->entry = NULL; /* freed with the table */
     load_in_parallel("model-unload", repo->options->load_threads, repo->n_models, unload_versions,
                      repo);
 }

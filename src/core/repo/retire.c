@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of versions that do not serve any more: unloaded, dropped by the policy, or replaced.
+ * The end of versions that serve no more: unloaded, dropped by the policy, or replaced.
  *
- *     retire_take_locked  the catalog has it among those that retire
+ *     retire_take_locked  moves the version to the catalog's list of retiring ones
  *     retire_start        no request finds it; those that found it before are served
- *       on_alone          … the last of them has let go (model_retire())
- *         retire_version  on a control thread: taken down, and its files with it
+ *       on_alone          … the last of them has dropped its reference (model_retire())
+ *         retire_version  on a control thread: unloads the version, and removes its files
  *
- * So no request is refused because its model was exchanged under it; an embedder's request object
- * keeps its model as long as it exists. Only a server that stops does not wait for those.
+ * So no request is refused because its model was replaced meanwhile. An embedder's request object
+ * keeps its model as long as the object exists; only a server that stops does not wait for those.
  */
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,7 +30,7 @@ static void note_end_locked(const struct retiring_model *retiring, int64_t versi
     }
 }
 
-/* Nobody has the model but the catalog, and it is not in its list any more. */
+/* Only the catalog has a reference to the model, which is not in its list any more. */
 static void retire_version(struct retiring_model *retiring)
 {
     struct repository *repo = retiring->repo;
@@ -96,7 +96,7 @@ void retire_start(struct list *taken)
         mutex_lock(&retiring->repo->mu);
         list_push(&retiring->repo->retiring, &retiring->link);
         mutex_unlock(&retiring->repo->mu);
-        model_flush(retiring->model); /* nobody comes any more for whom a request could wait */
+        model_flush(retiring->model); /* no more requests can arrive to fill its batches */
         if (model_retire(retiring->model))
             on_alone(retiring->model);
     }

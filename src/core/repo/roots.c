@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Roots and lists of them, both counted by reference and never changed once others can see them. A
- * list with one root more or less is a copy that shares the others.
+ * Roots and lists of them, both counted by reference and constant once other threads can see them.
+ * A list with one root more or less is a copy that shares the others.
  */
 #include "core/repo/roots.h"
 
@@ -13,7 +13,7 @@
 #include "core/repo/model_mapping.h"
 #include "core/storage/storage.h"
 
-/* ---- One of them ---------------------------------------------------------------------------- */
+/* ---- One root -------------------------------------------------------------------------------- */
 
 struct root *root_new(struct storage *storage, const struct model_mapping *mappings,
                       size_t n_mappings)
@@ -69,9 +69,9 @@ bool root_keeps_name(const struct root *root, const char *folder)
     return true;
 }
 
-/* ---- All of them ---------------------------------------------------------------------------- */
+/* ---- Lists of roots -------------------------------------------------------------------------- */
 
-/* Without any; room for max. */
+/* Makes an empty list with room for max. */
 static struct roots *roots_new(size_t max)
 {
     struct roots *roots = mem_zalloc(sizeof(*roots) + max * sizeof(struct root *));
@@ -116,7 +116,7 @@ struct status *roots_open(const struct server_options *options, struct roots **r
 struct root *roots_find(const struct roots *roots, const char *path)
 {
     size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') /* as storage_open() has it */
+    while (length > 1 && path[length - 1] == '/') /* as in storage_open() */
         length--;
     for (size_t i = 0; i < roots->count; i++) {
         const char *root = roots->list[i]->storage->root;

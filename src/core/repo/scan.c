@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of scan_model(), in order: find and read the configuration, find the versions,
- * complete and check the configuration, apply the version policy, check the files that a backend
- * will open by itself. Everything is read through the storage, which sees to it that no link leads
- * out of the repository.
+ * The steps of scan_model(), in order: find and read the configuration, find the versions, complete
+ * and validate the configuration, apply the version policy, check the files that a backend will
+ * open by itself. Everything is read through the storage, which ensures that no link leads out of
+ * the repository.
  *
  * Nothing is kept between two scans.
  */
@@ -20,12 +20,12 @@
 #include "core/options/server_options.h"
 #include "core/storage/storage.h"
 
-/* Folders of a model that are no versions, and that nobody needs to be told about. */
+/* Folders of a model that are no versions, and about which no line is logged. */
 static const char *const reserved[] = {"configs", "initial_state", "warmup"};
 
 static bool is_reserved(const char *name)
 {
-    if (name[0] == '.' && name[1] == '.') /* how Kubernetes calls the parts of a mounted volume */
+    if (name[0] == '.' && name[1] == '.') /* Kubernetes' names for the parts of a mounted volume */
         return true;
     for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
         if (strcmp(name, reserved[i]) == 0)
@@ -40,7 +40,7 @@ static int compare_scanned_versions(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Links, too, are looked at: a backend opens these files by itself, without asking storage. */
+/* Examines links, too: a backend opens these files by itself, without the storage. */
 static struct status *note_files(const struct storage *s, const char *path,
                                  const struct file_list *list, struct scanned_model *sm)
 {
@@ -96,7 +96,8 @@ static bool is_version(const char *name, bool quiet, int64_t *ret_version)
     return folder == SCAN_VERSION;
 }
 
-/* The versions among the entries of a model's folder; the name of the first one if there is one. */
+/* Notes the versions among the entries of a model's folder; returns the name of the first one,
+ * if there is one. */
 static struct status *note_versions(const struct storage *s, const char *folder,
                                     const struct file_list *list, bool quiet,
                                     struct scanned_model *sm, const char **ret_first)
@@ -109,14 +110,14 @@ static struct status *note_versions(const struct storage *s, const char *folder,
         enum file_kind kind;
         int64_t version;
         if (entry->kind == FILE_LINK && scan_folder(entry->name, &version) != SCAN_VERSION)
-            continue; /* wherever it leads, nobody follows it */
+            continue; /* wherever it leads, it is not followed */
         struct status *st = storage_kind(s, folder, entry, &kind);
         if (st)
             return st;
         if (kind != FILE_FOLDER || !is_version(entry->name, quiet, &version))
             continue;
         sm->versions[sm->n_versions++] = version;
-        if (!*ret_first) { /* entries come sorted: "10" before "9" */
+        if (!*ret_first) { /* entries are sorted: "10" before "9" */
             *ret_first = entry->name;
             sm->first_version = version;
         }
@@ -126,7 +127,7 @@ static struct status *note_versions(const struct storage *s, const char *folder,
     return NULL;
 }
 
-/* The version folders of a model, and the entries of the first one in string order. */
+/* Finds the version folders of a model, and the entries of the first one in string order. */
 static struct status *find_versions(const struct storage *s, const char *folder, bool quiet,
                                     struct scanned_model *sm)
 {
@@ -224,13 +225,13 @@ void scan_apply_version_policy(struct scanned_model *sm)
         kept = MIN(sm->n_versions, (size_t)policy->latest->num_versions);
         memmove(sm->versions, sm->versions + sm->n_versions - kept, kept * sizeof(*sm->versions));
         break;
-    default: /* `all`, and a policy that chooses nothing */
+    default: /* `all`, and a policy without a choice */
         return;
     }
     sm->n_versions = kept;
 }
 
-/* What is asked for and is not there is worth a line; the others serve. */
+/* Logs wanted versions that are missing; the others serve. */
 static void warn_of_missing(const char *name, const struct scanned_model *sm)
 {
     enum { MAX_LOGGED = 10 }; /* a configuration may list millions */
@@ -251,7 +252,7 @@ static void warn_of_missing(const char *name, const struct scanned_model *sm)
         log_error("so it is with %zu more versions of model '%s'", n_missing - MAX_LOGGED, name);
 }
 
-/* What the configuration names in a version's folder may lie deeper than that folder's entries. */
+/* A file that the configuration names may lie deeper than the entries of the version's folder. */
 static struct status *check_named(const struct storage *s, const char *folder, const char *version,
                                   const Inference__ModelConfig *pb)
 {
@@ -265,7 +266,7 @@ static struct status *check_named(const struct storage *s, const char *folder, c
     return st;
 }
 
-/* Looks at the files of those versions that will be loaded; at the first one's entries it has. */
+/* Checks the files of the versions that will be loaded; the first one's entries are given. */
 static struct status *check_files(const struct storage *s, const char *folder,
                                   const struct scanned_model *sm)
 {

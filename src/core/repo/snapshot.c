@@ -75,7 +75,7 @@ void *snapshot_enter(struct snapshot *s)
 
 void snapshot_exit(void)
 {
-    /* release: what was read is done with before the writer may free it. */
+    /* Release: the reads are over before the writer may free the value. */
     atomic_store_explicit(&my_slot->reading, NULL, memory_order_release);
 }
 

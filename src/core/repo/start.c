@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bringing the models up at the start. Several threads share the work: each takes the next model,
- * which is its own until it is settled; nobody else changes models meanwhile.
+ * Loading the models at the start. Several threads share the work: each takes the next model, and
+ * owns it until it is settled. No other thread changes models meanwhile.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct loader {
     struct repo_model **models;
 };
 
-/* ---- Which models --------------------------------------------------------------------------- */
+/* ---- Which models ---------------------------------------------------------------------------- */
 
 static bool is_loading_all_models(const struct server_options *o)
 {
@@ -83,8 +83,8 @@ static void add_named(struct startup_list *list, struct repository *repo, const 
 }
 
 /*
- * Fills the catalog with what the repositories hold, or with what they should hold by name. False:
- * not all of that could be found out.
+ * Fills the catalog with the models in the repositories, or with the named ones. False: not all of
+ * them could be listed.
  */
 static bool list_startup_models(struct repository *repo)
 {
@@ -108,7 +108,7 @@ static bool list_startup_models(struct repository *repo)
     return list.n_unlisted == 0;
 }
 
-/* ---- All of them ---------------------------------------------------------------------------- */
+/* ---- All models ------------------------------------------------------------------------------ */
 
 static void load_one(void *arg, size_t i)
 {
@@ -121,12 +121,11 @@ static void load_one(void *arg, size_t i)
     rm->stage = REPO_LOADING;
     mutex_unlock(&repo->mu);
     struct source *source = source_of_folder(rm->storage, rm->name);
-    status_free(
-        repository_load_model(repo, rm, source, NULL, LOAD_AT_START)); /* it is in the log */
+    status_free(repository_load_model(repo, rm, source, NULL, LOAD_AT_START)); /* the log has it */
     source_unref(source);
 }
 
-/* Those that can be tried; from now on requests are told that they are coming. */
+/* Prepares the loads of models that can be tried; from now on requests to them get Retry-After. */
 static struct loader make_loader(struct repository *repo)
 {
     struct loader l = {.repo = repo};
@@ -147,8 +146,8 @@ static struct loader make_loader(struct repository *repo)
     return l;
 }
 
-/* Whoever names models is told of each that failed; those that were not even tried are not among
- * them (reference/behaviours §13.4). */
+/* With named models each failure is reported, except models that were not even tried
+ * (reference/behaviours §13.4). */
 static void describe_failed_models(struct repository *repo, struct buf *out)
 {
     for (size_t i = 0; i < repo->n_models; i++) {
@@ -169,7 +168,7 @@ static void describe_failed_models(struct repository *repo, struct buf *out)
     }
 }
 
-/* Is everything as the options want it? More than readiness asks for. */
+/* Is every model as the options want it? That is more than readiness demands. */
 static bool all_loaded(struct repository *repo)
 {
     bool all = atomic_load(&repo->n_unserved) == 0;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writers first, then readers. Writers hold table.mu, except in
- * table_set(), whose caller has locked the entry's model. Readers come in by snapshot_enter(), take
- * no lock, and may read heads, directories, entries and views until snapshot_exit(), which must
- * come soon: writers wait for it.
+ * Writers first, then readers. Writers hold table.mu, except in table_set(), whose caller has
+ * locked the entry's model. Readers enter by snapshot_enter(), take no lock, and may read heads,
+ * directories, entries and views until snapshot_exit(), which must come soon: writers wait for it.
  *
- * Whatever readers can reach is constant, but for an entry's view and its link to the next of its
- * name, which are replaced atomically. What was replaced is freed only after the head has been
- * replaced, too, and nobody reads by the old one.
+ * Everything that readers can reach is constant, except an entry's view and its link to the next of
+ * its name, which are replaced atomically. A replaced object is freed only after the head has been
+ * replaced, too, and no reader of the old head is left.
  */
 #include "core/repo/table.h"
 
@@ -24,12 +23,12 @@ enum { TABLE_LEVEL = 150 };
 
 struct table_entry {
     char *name;
-    /* Replaced while others read, between snapshot_enter() and snapshot_exit(). */
+    /* Replaced while readers are between snapshot_enter() and snapshot_exit(). */
     _Atomic(struct table_view *) view;
     _Atomic(struct table_entry *) next; /* another model of that name */
 };
 
-/* Constant once there are readers, but for what the entries hold. */
+/* Constant once there are readers, except the contents of the entries. */
 struct directory {
     struct map by_name; /* of struct table_entry: the first one of each name */
     size_t n_entries;
@@ -42,9 +41,9 @@ struct head {
 };
 
 /*
- * What this thread has looked up of late: most threads ask for the same few names. An entry is
- * there as long as somebody has come in by the head of that generation, since a name that goes
- * makes another head first.
+ * This thread's last look-ups: most threads ask for the same few names. An entry exists as long as
+ * a reader has entered by the head of that generation, since the removal of a name makes another
+ * head first.
  */
 struct memo {
     uint64_t generation;
@@ -67,7 +66,7 @@ void table_done(struct table *t)
     mutex_done(&t->mu);
 }
 
-/* ---- Changing it ---------------------------------------------------------------------------- */
+/* ---- Writers --------------------------------------------------------------------------------- */
 
 struct table_view *table_view_new(size_t n_versions)
 {
@@ -83,7 +82,7 @@ static void view_free(struct table_view *view)
     mem_free(view);
 }
 
-/* No writer but this thread: what readers see now. */
+/* Only this thread writes: returns what readers see now. */
 static struct directory *get_directory_locked(struct table *t)
 {
     mutex_assert_held(&t->mu);
@@ -92,8 +91,8 @@ static struct directory *get_directory_locked(struct table *t)
 }
 
 /*
- * Readers come in by a new head from now on, and see what has been changed before; returns when
- * none is left that came in by the old one, or that could have seen what was before.
+ * From now on readers enter by a new head, and see all earlier changes. Returns when no reader is
+ * left that entered by the old head, or that could have seen the old state.
  */
 static void replace_head_locked(struct table *t, struct directory *directory)
 {
@@ -115,7 +114,7 @@ static void directory_free(struct directory *d)
     mem_free(d);
 }
 
-/* Behind the others of its name. */
+/* Adds it behind the others of its name. */
 static void add_name(struct directory *d, struct table_entry *e)
 {
     struct table_entry *at = map_gets(&d->by_name, e->name);
@@ -169,7 +168,7 @@ static void entry_free(struct table_entry *e)
     mem_free(e);
 }
 
-/* Takes it out of the chain of its name; the keys of a map live in its values. */
+/* Removes it from the chain of its name; the keys of a map are parts of its values. */
 static void remove_name(struct directory *d, struct table_entry *e)
 {
     struct table_entry *at = map_gets(&d->by_name, e->name), *next = atomic_load(&e->next);
@@ -221,17 +220,17 @@ void table_view_end(struct table *t, struct table_view *view)
     if (!view)
         return;
     mutex_lock(&t->mu);
-    /* A new head for the same directory: when nobody reads by the old one, nobody has the view. */
+    /* A new head for the same directory: when no reader uses the old one, none has the view. */
     replace_head_locked(t, get_directory_locked(t));
     mutex_unlock(&t->mu);
     view_free(view);
 }
 
-/* ---- Looking up ----------------------------------------------------------------------------- */
+/* ---- Looking models up ----------------------------------------------------------------------- */
 
 #define UNKNOWN "Request for unknown model: "
 
-/* The first one of that name, or NULL. */
+/* Returns the first one of that name, or NULL. */
 static const struct table_entry *first_named(const struct head *head, const char *name,
                                              size_t name_length)
 {
@@ -248,7 +247,7 @@ static const struct table_entry *first_named(const struct head *head, const char
     return e;
 }
 
-/* The only model of that name of which anything is known or coming. */
+/* Finds the only model of that name that is known or loading. */
 static struct status *look_up(const struct head *head, const char *name, size_t name_length,
                               const struct table_entry **ret_entry,
                               const struct table_view **ret_view)
@@ -258,7 +257,7 @@ static struct status *look_up(const struct head *head, const char *name, size_t 
     size_t n_same = 0;
     const struct table_entry *e = first_named(head, name, name_length);
     for (; e; e = atomic_load_explicit(&e->next, memory_order_acquire)) {
-        /* acquire: pairs with the exchange in table_set(), before which it was filled in. */
+        /* Acquire: pairs with the exchange in table_set(), before which the view was filled. */
         const struct table_view *view = atomic_load_explicit(&e->view, memory_order_acquire);
         if (!view->coming && !view->known)
             continue;
@@ -277,7 +276,7 @@ static struct status *look_up(const struct head *head, const char *name, size_t 
     return status_new(STATUS_NOT_FOUND, UNKNOWN "'%.*s' is not found", (int)name_length, name);
 }
 
-/* No version of it is READY. */
+/* Makes the error when no version is READY. */
 static struct status *refuse_unready(const char *name, const struct table_view *v)
 {
     if (!v->coming)
@@ -303,7 +302,7 @@ static struct status *find_latest(const char *name, const struct table_view *v,
 static struct status *find_version(const char *name, const struct table_view *v, int64_t version,
                                    struct model **ret_model)
 {
-    bool known = !v->known; /* it may yet turn out that there is such a version */
+    bool known = !v->known; /* such a version may still be found */
     for (size_t j = 0; j < v->n_versions; j++) {
         if (v->versions[j].version != version)
             continue;
@@ -365,14 +364,14 @@ struct status *table_versions(struct table *t, const char *name, size_t name_len
     return NULL;
 }
 
-/* ---- All that serve ------------------------------------------------------------------------- */
+/* ---- All serving models ---------------------------------------------------------------------- */
 
 struct found {
     struct model **list; /* ended by NULL once there is one */
     size_t n, capacity;
 };
 
-/* Those of a model that fit, each with a reference. */
+/* Adds the fitting versions of a model, each with a reference. */
 static void add_serving(struct found *f, const struct table_view *v, int64_t version)
 {
     size_t count = v->n_versions;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Does a request fit its model? The order and the texts are those of reference/behaviours §7, since
- * clients and their tests rely on the first error. Everything here is a pass over a few inputs;
+ * clients and their tests rely on the first error. Each function is a pass over a few inputs;
  * nothing is allocated unless an input is reshaped or raw.
  */
 #include "core/request/admit.h"
@@ -18,7 +18,7 @@ enum { MAX_TEXT = 16 << 10 };
 
 #define PREFIX "[request id: %s] "
 
-/* A failed pass over a request; a long list of names is cut, not refused. */
+/* Makes the error of a request that does not fit; a long list of names is cut, not refused. */
 NODISCARD PRINTF_LIKE(2, 3) static struct status *misfit(const struct request *r, const char *fmt,
                                                          ...)
 {
@@ -29,7 +29,7 @@ NODISCARD PRINTF_LIKE(2, 3) static struct status *misfit(const struct request *r
     return status_prefix(st, PREFIX, request_log_name(r));
 }
 
-/* ---------------------------------------------------- raw input (reference/behaviours §5.1) */
+/* ---- Raw input (reference/behaviours §5.1) --------------------------------------------------- */
 
 static struct status *deduce_raw_shape(struct request *r, struct input *in,
                                        const struct tensor_spec *spec)
@@ -51,7 +51,7 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
                           "For BYTE datatype raw input '%s', the model must have input shape [1]",
                           spec->name);
         shape[0] = 1;
-        /* The body is one element without its length, which goes in front. */
+        /* The body is one element without its length, which is put in front. */
         struct tensor_buffer *both = arena_alloc(&r->arena, (in->n_buffers + 1) * sizeof(*both));
         if (!both)
             return status_no_memory();
@@ -91,8 +91,8 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
 }
 
 /*
- * A raw input keeps the name that its maker gave it as long as errors may speak of it, as in the
- * reference; which input of the model it is follows from there being only one.
+ * As in the reference, a raw input keeps its maker's name while errors may name it. It is the
+ * model's only input.
  */
 static struct status *check_raw(struct request *r, bool *ret_raw)
 {
@@ -115,7 +115,7 @@ static struct status *check_raw(struct request *r, bool *ret_raw)
     return deduce_raw_shape(r, in, &m->inputs[0]);
 }
 
-/* ------------------------------------------------------------------------------ names, counts */
+/* ---- Names, counts --------------------------------------------------------------------------- */
 
 static struct status *wrong_input_count(struct request *r)
 {
@@ -129,7 +129,8 @@ static struct status *wrong_input_count(struct request *r)
         if (!m->inputs[i].optional && !request_find_input(r, m->inputs[i].name))
             buf_addf(&missing, "%s'%s'", missing.size ? "," : "[", m->inputs[i].name);
     }
-    /* With nothing missing the reference loses the opening bracket; its clients match on that. */
+    /* If no input is missing the reference loses the opening bracket, and its clients match on
+     * that. */
     if (m->n_required_inputs == m->n_inputs)
         return misfit(r,
                       "expected %u inputs but got %u inputs for model '%s'. Got input(s) [%s], but "
@@ -189,14 +190,14 @@ static struct status *check_batch(struct request *r)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------ each input */
+/* ---- Each input ------------------------------------------------------------------------------ */
 
 static struct status *wrong_shape(struct request *r, const struct input *in)
 {
     struct model *m = r->model;
     AUTO(buf) expected = BUF_INIT(MAX_TEXT);
     AUTO(buf) got = BUF_INIT(MAX_TEXT);
-    if (m->batching) { /* the batch dimension in front */
+    if (m->batching) { /* with the batch dimension in front */
         buf_adds(&expected, "[-1");
         for (uint32_t i = 0; i < in->spec->n_dims; i++)
             buf_addf(&expected, ",%lld", (long long)in->spec->dims[i]);
@@ -217,7 +218,7 @@ static struct status *wrong_shape(struct request *r, const struct input *in)
             : "");
 }
 
-/* The shape that the backend sees: the reshape, whose -1 take the values of the dims' -1. */
+/* Applies the reshape that the backend sees; its -1 take the values of the dims' -1. */
 static struct status *apply_reshape(struct request *r, struct input *in, size_t batch_dims)
 {
     const struct tensor_spec *spec = in->spec;
@@ -237,7 +238,7 @@ static struct status *apply_reshape(struct request *r, struct input *in, size_t 
             continue;
         while (from < spec->n_dims && spec->dims[from] != -1)
             from++;
-        BUG_ON(from == spec->n_dims); /* the configuration's check compares the numbers of -1 */
+        BUG_ON(from == spec->n_dims); /* validation compares the numbers of -1 */
         shape[i] = given[from++];
     }
     return NULL;
@@ -275,7 +276,7 @@ static struct status *check_input_shape(struct request *r, struct input *in)
     return spec->has_reshape ? apply_reshape(r, in, batch_dims) : NULL;
 }
 
-/* ------------------------------------------------------------------------------------- bytes */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 
 static bool is_on_cpu(const struct input *in)
 {
@@ -286,12 +287,12 @@ static bool is_on_cpu(const struct input *in)
     return true;
 }
 
-/* BYTES: each element is a length of 4 bytes and that many bytes; a length is in one buffer. */
+/* BYTES: each element is a length of 4 bytes and that many bytes; a length lies in one buffer. */
 static struct status *check_strings(struct request *r, const struct input *in, int64_t expected)
 {
     const char *model = r->model->name;
     int64_t n = 0;
-    size_t wanted = 0; /* bytes of the element begun that are still to come */
+    size_t wanted = 0; /* bytes that the current element still needs */
     uint32_t length = 0;
 
     for (uint32_t i = 0; i < in->n_buffers; i++) {
@@ -347,7 +348,7 @@ static struct status *check_bytes(struct request *r, struct input *in)
     if (shape_elements(in->shape + skip, in->n_dims - skip, &elements) != SHAPE_FINE)
         return misfit(r, "element count for tensor '%s' exceeds maximum size of %lld", in->name,
                       (long long)INT64_MAX);
-    /* A batch of 0 counts as one, as in the reference: its bytes are then missing. */
+    /* As in the reference, a batch of 0 counts as one: its bytes are then missing. */
     int64_t batch = skip ? MAX(in->shape[0], (int64_t)1) : 1;
     size_t element_bytes = dtype_size(in->dtype);
     if (__builtin_mul_overflow(elements, batch, &elements) ||
@@ -364,9 +365,9 @@ static struct status *check_bytes(struct request *r, struct input *in)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------- sequences */
+/* ---- Sequences ------------------------------------------------------------------------------- */
 
-/* A number cannot be given to a model as a string, nor the other way round. */
+/* A model that expects a number as correlation id gets no string, and the reverse. */
 static struct status *check_correlation_id(const struct request *r)
 {
     const struct model *m = r->model;
@@ -396,6 +397,7 @@ struct status *request_admit(struct request *r)
     if (!st)
         st = check_correlation_id(r);
     if (raw && !st)
-        r->maker.inputs[0]->name = r->maker.inputs[0]->spec->name; /* as the backend knows it */
+        r->maker.inputs[0]->name =
+            r->maker.inputs[0]->spec->name; /* the backend gets the model's name */
     return st;
 }

@@ -2,24 +2,25 @@
 /*
  * The life of a request.
  *
- * Where it is (`stage`, who holds its inputs):
+ * Where it is (`stage`, the holder of its inputs):
  *
  *      IDLE ──server_infer()──► QUEUED ──instance──► EXECUTING ──request_release()──► RELEASED
- *        ▲                        │ refused: given back unanswered                       │
+ *        ▲                        │ refused: returned unanswered                         │
  *        ├────────────────────────┘ ▲──── request_reschedule() ────┘                     │
- *        └── the last sender lets go: ops->release(), the maker may use it again ◄───────┘
+ *        └── the last sender is done: ops->release(), the maker may use it again ◄───────┘
  *
  * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
- * claim_answer(); whoever wins sends the final response. That is the single terminal transition.
+ * claim_answer(); the thread that wins it sends the final response. That is the single terminal
+ * transition.
  *
  * Who may still answer (`senders`): the core or the backend while it holds the request, each
- * response factory, each response that is not sent yet, a final one that waits for those before it
- * (sched/response_order.h). When the last of them lets go of a request that has no answer, the core
- * answers in their place: nothing that was accepted is ever lost. That moment, in sender_done(), is
+ * response factory, each response that is not sent yet, a final one that waits for earlier
+ * positions (sched/response_order.h). When the last sender of an unanswered request is done, the
+ * core answers in its place: no accepted request is ever lost. That moment, in sender_done(), is
  * also the end of the request for its model.
  *
- * Whose memory it is (`refs`): the maker's reference from request_init(), one for the senders
- * together, one for each response that the maker has not freed yet. The last one calls
+ * Who keeps its memory (`refs`): the maker by its reference from request_init(), the senders by one
+ * reference together, each response until the maker has freed it. The last reference calls
  * ops->destroy().
  */
 #include "core/request/life.h"
@@ -37,11 +38,12 @@
 
 void request_begin(struct request *r)
 {
-    /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
+    /* The scheduler's lock, or the call itself on this thread, publishes these writes. */
     response_spare(r);
     atomic_store_explicit(&r->life.answered, false, memory_order_relaxed);
     uint64_t senders = atomic_load_explicit(&r->life.senders, memory_order_relaxed);
-    /* release: who sees this run sees that nobody has taken it yet; see request_is_held(). */
+    /* Release: a thread that sees this run sees that no instance has taken it yet
+     * (request_is_held()). */
     atomic_store_explicit(&r->life.senders, (senders | COUNT) + 2, memory_order_release);
     atomic_store_explicit(&r->life.responded, false, memory_order_relaxed);
     atomic_store_explicit(&r->life.n_reported, 0, memory_order_relaxed);
@@ -57,7 +59,7 @@ void request_unbegin(struct request *r)
     atomic_store_explicit(&r->life.stage, REQUEST_IDLE, memory_order_relaxed);
     atomic_fetch_and_explicit(&r->life.senders, ~COUNT, memory_order_relaxed);
     model_request_ended(r->model);
-    /* The maker has a reference of its own: this is never the last. */
+    /* The maker has a reference of its own, so this is never the last. */
     atomic_fetch_sub_explicit(&r->life.refs, 1, memory_order_relaxed);
 }
 
@@ -70,7 +72,7 @@ bool request_is_held(const struct request *r, const struct instance *in)
 bool request_sender_join(struct request *r, const struct instance *in)
 {
     uint64_t senders = atomic_load(&r->life.senders);
-    /* The number of the run does not come again, so what is read between belongs to it. */
+    /* Numbers of runs do not repeat, so values read between two equal ones belong to that run. */
     while ((senders & COUNT) &&
            atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in) {
         if (atomic_compare_exchange_weak(&r->life.senders, &senders, senders + 1))
@@ -114,13 +116,13 @@ static void respond_in_order(struct request *r, struct response *resp, uint32_t 
         request_respond(r, resp, flags);
 }
 
-/* An error as the final response, made by the core; the answer is already claimed. */
+/* The core sends an error as the final response; the answer is claimed before. */
 static void send_error(struct request *r, struct status *error)
 {
     struct response *resp;
     struct status *st = response_make(r, &resp);
     if (st) {
-        /* Not even a response fits in memory: the flags alone still end the request. */
+        /* No memory even for a response: the flags alone end the request. */
         status_free(st);
         status_free(error);
         respond_in_order(r, NULL, RESPONSE_FINAL);
@@ -139,7 +141,7 @@ void request_sender_done(struct request *r)
     if (UNLIKELY(!atomic_load_explicit(&r->life.answered, memory_order_acquire)) &&
         claim_answer(r)) {
         request_sender_add(
-            r); /* the core is one, now; its answer may have to wait for those before it */
+            r); /* the core is a sender now; its answer may wait for earlier positions */
         send_error(r, status_new(STATUS_INTERNAL,
                                  "model '%s' released the request without a final response",
                                  r->model->name));
@@ -154,7 +156,7 @@ void request_sender_done(struct request *r)
     atomic_store_explicit(&r->life.stage, REQUEST_IDLE, memory_order_release);
     mutex_assert_none_held();
     if (r->ops->release)
-        r->ops->release(r, RELEASE_ALL); /* the maker may start it anew in there */
+        r->ops->release(r, RELEASE_ALL); /* the maker may start it again in there */
     request_unref(r);
 }
 
@@ -202,9 +204,9 @@ NODISCARD static struct status *refuse_release(const struct request *r)
 
 struct status *request_release(struct request *r)
 {
-    /* Exactly one release counts, a backend's; a second one is refused. One that comes from
-     * elsewhere while the request waits, which the reference allows, is heard and changes nothing:
-     * the request goes on to its answer. */
+    /* Exactly one release counts, the backend's; a second one is refused. A release from
+     * elsewhere while the request waits, which the reference allows, has no effect: the request
+     * goes on to its answer. */
     int expected = REQUEST_EXECUTING;
     if (!atomic_compare_exchange_strong_explicit(&r->life.stage, &expected, REQUEST_RELEASED,
                                                  memory_order_acq_rel, memory_order_acquire))

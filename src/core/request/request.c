@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request as its maker sees it: made, filled, used again, cancelled. life.c has what becomes of
- * it once the server has it. All that is added lies in the request's arena.
+ * A request as its maker sees it: made, filled, used again, cancelled. life.c has its life in the
+ * server. Everything that is added lies in the request's arena.
  */
 #include "core/request/request.h"
 
@@ -20,8 +20,8 @@ enum {
 void request_init(struct request *r, const struct request_ops *ops, struct model *model,
                   void *first, size_t first_bytes, struct pool *pool)
 {
-    /* By the C library's own: the compiler, which knows the size, takes string instructions, which
-     * are slow to begin. */
+    /* By the C library's function: with a known size the compiler uses string instructions,
+     * which start slowly. */
     size_t bytes = sizeof(*r);
     __asm__("" : "+r"(bytes));
     memset(r, 0, bytes);
@@ -43,8 +43,8 @@ void request_ref(struct request *r)
 
 void request_unref(struct request *r)
 {
-    /* acq_rel: what the others wrote is visible to whoever ends it. Who has the only reference
-     * needs no read-modify-write: nobody can take another one. */
+    /* acq_rel: the thread that frees it sees the writes of the others. The holder of the only
+     * reference needs no read-modify-write, because no thread can take another one. */
     if (atomic_load_explicit(&r->life.refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&r->life.refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -99,7 +99,7 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     return NULL;
 }
 
-/* The shape of an input as the reference accepts it: -1 is looked at later, less never. */
+/* Checks the shape of an input as the reference does: -1 is checked later, smaller values never. */
 static struct status *check_given_shape(const char *name, size_t name_length, const int64_t *shape,
                                         size_t n_dims)
 {
@@ -247,9 +247,9 @@ const char *request_log_name(const struct request *r)
     return r->maker.id[0] ? r->maker.id : "<id_unknown>";
 }
 
-/* ------------------------------------------------------------------------ an object used again */
+/* ---- Objects that are used again ------------------------------------------------------------- */
 
-/* The copies are made in full, and only then replace what they were made of. */
+/* The copies are complete before they replace the originals. */
 static struct input *copy_input(struct arena *a, const struct input *in)
 {
     struct input *copy = arena_dup(a, in, sizeof(*in));

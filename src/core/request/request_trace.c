@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The points at which the core reports what happens to a request. The maker's functions are called
+ * The points at which the core reports the life of a request. The maker's functions are called
  * directly, on the thread that has the request, with none of our locks held.
  */
 #include "core/request/request_trace.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A response is one piece of memory: the struct, and behind it what its arena begins in, enough for
- * a few outputs and, where they are small, for their data. One response of a request lies in the
- * request's own arena, where there is room (r->admitted.spare); whoever takes `spare_taken` from
- * false to true has it, until the response is freed, which may be in a later run of the request.
- * The others are blocks of the request's pool. A response keeps its request alive, and while it is
- * unsent it counts as one who may still answer it (life.c).
+ * A response is one piece of memory: the struct, and behind it the beginning of its arena, enough
+ * for a few outputs and, if they are small, for their data. One response of a request lies in the
+ * request's own arena, if there is room (r->admitted.spare). The thread that takes `spare_taken`
+ * from false to true owns it until the response is freed, which may be in a later run of the
+ * request. The others are blocks of the request's pool. A response keeps its request alive, and
+ * while it is unsent it counts as a sender (life.c).
  */
 #include "core/request/response.h"
 
@@ -36,7 +36,7 @@ void response_spare(struct request *r)
 
 static struct response *take_room(struct request *r, size_t *ret_bytes)
 {
-    /* acquire: who had it before is done with it. */
+    /* Acquire: its last owner has finished with it. */
     if (!atomic_load_explicit(&r->life.spare_taken, memory_order_relaxed) &&
         !atomic_exchange_explicit(&r->life.spare_taken, true, memory_order_acquire)) {
         *ret_bytes = RESPONSE_SPARE_BYTES;
@@ -83,8 +83,8 @@ void response_discard(struct response *resp)
     give_room(r, resp);
 }
 
-/* The model's own string of that name, which need not be copied; NULL when its output at that index
- * has another name. */
+/* Returns the model's own string of that name, which need not be copied; NULL when its output at
+ * that index has another name. */
 static const char *own_name(const struct response *resp, const char *name)
 {
     const struct model *m = resp->request->model;
@@ -172,8 +172,8 @@ struct status *output_undo_reshape(struct response *resp, struct output *out,
 }
 
 /*
- * The outputs as the client shall see them: those it asked for, with the model's reshape undone.
- * A backend may answer any type and shape; only a name that the model has not is an error.
+ * Makes the outputs that the client gets: the requested ones, without the model's reshape. A
+ * backend may answer any type and shape; only a name that the model does not have is an error.
  */
 struct status *response_check(struct response *resp)
 {
@@ -193,15 +193,15 @@ struct status *response_check(struct response *resp)
     return NULL;
 }
 
-/* Room for a small output in the response's own block: a lock less, now and at the end. NULL when
- * it does not fit there. */
+/* Allocates a small output in the response's own block, which saves a lock now and one at the
+ * end. NULL when it does not fit. */
 static void *alloc_small(struct response *resp, size_t size_bytes)
 {
     struct arena *a = &resp->arena;
     if (size_bytes > SMALL_OUTPUT_BYTES || a->chunks ||
         (size_t)(a->end - a->next) < size_bytes + MEM_ALIGNMENT)
         return NULL;
-    /* The arena aligns to 16, tensors begin where the pool's would. */
+    /* The arena aligns to 16; tensors begin as aligned as in the pool. */
     char *p = arena_alloc(a, size_bytes + MEM_ALIGNMENT - 16);
     return p + (-(uintptr_t)p & (MEM_ALIGNMENT - 1));
 }

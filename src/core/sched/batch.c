@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `n` requests have joined; the first `n_preferred` of them are what would be sent at a preferred
- * size. A closed batch takes no more. Nothing here allocates or asks for the time.
+ * `n` requests have joined; the first `n_preferred` of them would be sent at a preferred size. A
+ * closed batch takes no more. No function here allocates or reads the clock.
  */
 #include "core/sched/batch.h"
 
@@ -30,7 +30,7 @@ bool batch_has_room(struct batch *b, const struct batch_rule *rule, uint32_t siz
     if (b->n == 0)
         return true;
     uint64_t sum = (uint64_t)b->size + size;
-    /* One that alone is larger than all preferred sizes is better sent as it is. */
+    /* A request that alone exceeds all preferred sizes is sent at once. */
     if (sum > rule->max_preferred && b->n_preferred == 0)
         b->n_preferred = b->n;
     if (sum > rule->max_size || b->n == rule->max_requests)

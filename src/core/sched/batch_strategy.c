@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding the library and checking that it lies in the model repository; then loading it, and its
- * batcher's life. The batches themselves are made in dynamic.c, which calls the library's
+ * Finds the library and checks that it lies in the model repository; then come the load of the
+ * library and the life of its batcher. dynamic.c forms the batches, and calls the library's
  * functions.
  *
- * Loading and ending run on threads that are joined before the library is closed. If a thread that
- * goes on has run the library's code (`stays`), the library is never unloaded.
+ * Load and end run on threads that are joined before the library is closed. If a thread that goes
+ * on has run the library's code (`stays`), the library is never unloaded.
  */
 #include "core/sched/batch_strategy.h"
 
@@ -25,9 +25,9 @@
 
 #define ESCAPES "Batching library path escapes model repository."
 
-/* ------------------------------------------------------------------------ finding the library */
+/* ---- Finding the library --------------------------------------------------------------------- */
 
-/* What follows the folder in the path; NULL: it is not below that. */
+/* Returns the part of the path behind the folder; NULL: the path is not below it. */
 static const char *find_path_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
@@ -36,7 +36,7 @@ static const char *find_path_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && path[n] == '/' ? path + n + 1 : NULL;
 }
 
-/* Links count as what they lead to, unless the repository is one that may have links out of it. */
+/* The target of a link counts, unless links may lead out of the repository. */
 static struct status *check_library_inside(const struct storage *s, const char *path)
 {
     char *real = realpath(path, NULL), *root = realpath(s->root, NULL);
@@ -54,8 +54,8 @@ static struct status *check_library_inside(const struct storage *s, const char *
     return st;
 }
 
-/* Whether a file of this path is there may be told to who has named it only if the path, as it is
- * written, lies in the repository. */
+/* An error may reveal whether a file of this path exists only if the path, as it is written,
+ * lies in the repository. */
 static bool is_named_inside(const struct storage *s, const char *path)
 {
     char *root = realpath(s->root, NULL);
@@ -138,9 +138,9 @@ static struct status *find_batching_library(const struct model *m,
     return st;
 }
 
-/* ------------------------------------------------------------------------------------ loading */
+/* ---- Loading --------------------------------------------------------------------------------- */
 
-/* All five or none. */
+/* Finds all five functions, or none. */
 static bool resolve_batching_functions(struct batch_strategy *b, size_t *ret_n_missing)
 {
     const struct {
@@ -190,7 +190,7 @@ static struct status *load_batching_library(struct batch_strategy *b, struct mod
 
 struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg)
 {
-    MEM_CHARGE(m->owner, MEM_CONFIG); /* it goes later than the instances */
+    MEM_CHARGE(m->owner, MEM_CONFIG); /* it is freed later than the instances */
     bool useful = false;
     char *path;
     struct status *st = find_batching_library(m, reg, &path);

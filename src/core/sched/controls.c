@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The specification is made once from the configuration; what it holds is constant, so the tensors
- * of a request point into it. Only the sequence's id is written for each request, into memory of
- * the sequence. Nothing is allocated.
+ * The specification is made once from the configuration and is constant, so the tensors of a
+ * request point into it. Only the sequence's id is written for each request, into memory of the
+ * sequence. Nothing is allocated.
  */
 #include "core/sched/controls.h"
 
@@ -13,8 +13,8 @@
 
 static const int64_t ones[2] = {1, 1};
 
-/* The pair of values that the configuration gives; exactly one is there (config_validate_sequence).
- */
+/* Sets the pair of values that the configuration gives; exactly one pair exists
+ * (config_validate_sequence). */
 static void set_values(struct control_spec *to,
                        const Inference__ModelSequenceBatching__Control *from)
 {
@@ -50,7 +50,8 @@ void controls_init(struct controls *c, const Inference__ModelSequenceBatching *c
     }
 }
 
-/* The id as a tensor: a number, cut to the size of its type, or a string with its length. */
+/* Writes the id as a tensor: a number, cut to the size of its type, or a string after its
+ * length. */
 static size_t put_id(enum dtype dtype, const struct request *r, struct control_inputs *to)
 {
     if (dtype != DTYPE_BYTES) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The default scheduler: first in, first out, each request on its own, no delay, no limit.
+ * The default scheduler: first in, first out, each request executed alone, no delay, no limit.
  */
 #include "base/mem.h"
 #include "base/status.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The direct strategy: a sequence has its position in every batch of its instance, the number of
- * its slot, so that a backend may keep something for each position. A batch goes from the first
- * slot to the last one that has a request; those between that have none, or one that may not be in
- * the same batch, are filled with paddings.
+ * its slot, so that a backend may keep state for each position. A batch goes from the first slot to
+ * the last one that has a request. Slots in between without a request, or with one that may not
+ * join the batch, are filled with paddings.
  *
  * Source: reference/behaviours §11.8, §11.9
  */
@@ -56,7 +56,7 @@ static bool is_slot_batch_due(struct instance_slots *slots, uint64_t now_ns, uin
     return false;
 }
 
-/* The slots between which the batch lies. */
+/* Finds the slots between which the batch lies. */
 static void find_batch_ends(struct instance_slots *slots, struct sequence **ret_first,
                             uint32_t *ret_last)
 {
@@ -74,8 +74,8 @@ static void find_batch_ends(struct instance_slots *slots, struct sequence **ret_
     }
 }
 
-/* What stands at that position of the batch. The first one is shown already: paddings look like it.
- */
+/* Returns the request for that position of the batch. The first one has been prepared before:
+ * paddings copy its shapes. */
 static struct request *take_request_at(struct instance_slots *slots, uint32_t number,
                                        const struct request *first, struct status **ret_error)
 {
@@ -106,7 +106,7 @@ static uint32_t take_slot_batch(struct instance_slots *slots, struct request **b
             batch[n++] = r;
     }
     if (UNLIKELY(error != NULL) && n <= first_number) {
-        /* There is no memory even for those in front of it. */
+        /* Without memory even for the paddings in front of it. */
         while (n > 0)
             padding_drop(batch[--n]);
         sequence_give_up(first, TAKE(error));

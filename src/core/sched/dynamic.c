@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dynamic batcher. It has no thread: whoever pushes a request, takes a batch or is called by
- * the deadline timer brings `batch`, the next batch as far as it has come, up to date, and an
- * instance that is idle takes it when it is due (batch.h).
+ * The dynamic batcher. It has no thread. `batch` is the next batch as far as it is formed. The
+ * thread that pushes a request, takes a batch or runs the deadline timer brings it up to date, and
+ * an idle instance takes it when it is due (batch.h).
  *
  *      queue (by priority, then by arrival)
  *      ┌───┬───┬───┬───┬───┬───┬───┐
  *      │ r │ r │ r │ r │ r │ r │ r │      `batch` is made of the first ones, up to `last`
  *      └───┴───┴───┴───┴───┴───┴───┘
- *       └─── batch ────┘   └── not looked at, or (batch.closed) for later batches
+ *       └─── batch ────┘   └── not examined, or (batch.closed) for later batches
  *
- * A request that is pushed behind all others is looked at then. What changes the order or the
- * membership of those before (a higher priority, a time limit, a batch that was taken) makes the
- * batch void; it is made again from the front, which looks at no more requests than fit.
+ * A request that is pushed behind all others is examined at once. A change of the order or of the
+ * earlier requests (a higher priority, a time limit, a batch that was taken) makes the batch void.
+ * It is formed again from the front, which examines no more requests than fit.
  *
  * With a batching library each request is offered to it, too, by the worker of an idle instance:
- * the library may take its time, and must not be called under our lock nor on a loop's thread. One
- * worker at a time looks through the queue, lets go of the lock for each candidate, and takes what
- * is due then; no batch is taken meanwhile. The library's answer counts if the batch is still the
- * same one.
+ * the library may take long, and must not be called under our lock or on a loop's thread. One
+ * worker at a time walks through the queue, unlocks for each candidate, and then takes what is due;
+ * no batch is taken meanwhile. The library's answer counts if the batch is still the same one.
  *
  * Source: reference/behaviours §10
  */
@@ -40,22 +39,22 @@ struct dynamic_scheduler {
     struct scheduler scheduler;
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
-    bool uses_deadlines;                   /* constant: there is a delay, or a limit of time */
+    bool uses_deadlines;                   /* constant: there is a delay, or a time limit */
     bool preserves_order;                  /* constant */
     struct response_order order;
 
     /* Under scheduler.mu. */
-    size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0 = no more */
+    size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0: off */
     struct queue queue;
     struct batch batch;
     struct request *first, *last; /* of the batch; NULL: it has none */
-    bool all_seen;                /* there is nothing behind `last` that was not looked at */
+    bool all_seen;                /* no request behind `last` is unexamined */
 
-    uint64_t generation; /* of `batch`: one more each time it is made void */
+    uint64_t generation; /* of `batch`: incremented each time it is made void */
 
     /* With a strategy: a worker is asking it; under scheduler.mu. */
     bool examining;
-    /* The examining worker's: a batch as the library knows it. */
+    /* Used by the examining worker: a batch as the library knows it. */
     struct {
         bool begun, asks; /* `begin` was called; and succeeded */
         void *user;       /* the library's */
@@ -81,14 +80,14 @@ static void discard_batch_locked(struct dynamic_scheduler *d)
     d->generation++;
 }
 
-/* A request that is no longer wanted is not executed (reference/behaviours §10.13). */
+/* A cancelled request is not executed (reference/behaviours §10.13). */
 static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);
     scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_cancelled());
 }
 
-/* The next request that fits as far as we can say ourselves; NULL: none, as things are. */
+/* Returns the next request that fits by our own rules; NULL: none now. */
 static struct request *next_candidate_locked(struct dynamic_scheduler *d)
 {
     while (!d->batch.closed && !d->all_seen) {
@@ -114,7 +113,7 @@ static void add_to_batch_locked(struct dynamic_scheduler *d, struct request *r)
         d->first = r;
 }
 
-/* What a strategy has not seen yet waits for take_examined(). */
+/* A request that the strategy has not seen yet waits for take_examined(). */
 static void grow_batch_locked(struct dynamic_scheduler *d)
 {
     struct request *r;
@@ -124,7 +123,7 @@ static void grow_batch_locked(struct dynamic_scheduler *d)
         add_to_batch_locked(d, r);
 }
 
-/* Applies the limits of time; afterwards the batch is up to date. */
+/* Applies the time limits; afterwards the batch is up to date. */
 static void update_batch_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     if (UNLIKELY(queue_next_limit_ns(&d->queue) <= now_ns) &&
@@ -140,7 +139,7 @@ static bool is_batch_held_locked(struct dynamic_scheduler *d)
     return UNLIKELY(d->hold_below);
 }
 
-/* How many requests are due, of the batch as it is; if none are, the timer fires in time. */
+/* Returns how many requests of the current batch are due; if none are, sets the timer. */
 static uint32_t count_due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     uint64_t until_ns = UINT64_MAX;
@@ -153,7 +152,7 @@ static uint32_t count_due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
     return n;
 }
 
-/* Time matters to some configurations only. */
+/* Only some configurations need the time. */
 static uint64_t read_clock_if_timed(const struct dynamic_scheduler *d)
 {
     return d->uses_deadlines ? clock_now_ns(d->scheduler.clock) : 0;
@@ -172,7 +171,7 @@ static struct status *push_to_queue(struct scheduler *s, struct request *r)
         d->all_seen = false;
     else
         discard_batch_locked(d);
-    if (d->uses_deadlines) { /* there may be no idle instance that would look */
+    if (d->uses_deadlines) { /* no idle instance may be there to check */
         update_batch_locked(d, r->admitted.queue_ns);
         count_due_locked(d, r->admitted.queue_ns);
     }
@@ -206,7 +205,7 @@ static uint32_t take_due_batch(struct scheduler *s, struct instance *in, struct 
     }
     discard_batch_locked(d);
     grow_batch_locked(d);
-    count_due_locked(d, now_ns); /* the timer, for what is left */
+    count_due_locked(d, now_ns); /* sets the timer for the rest */
     return n;
 }
 
@@ -222,7 +221,7 @@ static void log_strategy_failure(const struct dynamic_scheduler *d, const char *
     status_free(st);
 }
 
-/* The library's part of a batch that is no more. Lets go of mu. */
+/* Ends the library's part of a batch that was dropped. Unlocks mu. */
 static void end_known_locked(struct dynamic_scheduler *d)
 {
     if (!d->known.begun || d->known.generation == d->generation)
@@ -236,7 +235,7 @@ static void end_known_locked(struct dynamic_scheduler *d)
     mutex_lock(&d->scheduler.mu);
 }
 
-/* … and of the one that is being made. Lets go of mu. */
+/* … and begins that of the next one. Unlocks mu. */
 static void begin_known_locked(struct dynamic_scheduler *d)
 {
     void *user = NULL;
@@ -253,7 +252,7 @@ static void begin_known_locked(struct dynamic_scheduler *d)
     mutex_lock(&d->scheduler.mu);
 }
 
-/* The library's word about one candidate; after an error, too. No lock is held. */
+/* Asks the library about one candidate; its answer counts after an error, too. No lock is held. */
 static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
 {
     bool include = false;
@@ -263,11 +262,11 @@ static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
 }
 
 /*
- * One candidate. Lets go of mu; the request stays readable while the library looks at it, whatever
- * becomes of it meanwhile: the library counts as one who may still answer.
+ * Examines one candidate. Unlocks mu. The request stays readable while the library examines it,
+ * whatever happens to it meanwhile: the library counts as a sender.
  *
- * A library that refuses the first request of a batch cannot be obeyed, for the batch would remain
- * without any: the request is executed, alone. (The reference makes empty batches, for ever.)
+ * A library's refusal of the first request of a batch cannot be obeyed, because the batch would
+ * have no request: the request is executed, alone. (The reference makes empty batches, for ever.)
  */
 static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
 {
@@ -294,7 +293,7 @@ static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
         batch_close(&d->batch);
 }
 
-/* What the library has to be asked about next. */
+/* Returns the request about which the library must be asked next. */
 static struct request *unexamined_locked(struct dynamic_scheduler *d)
 {
     return is_batch_held_locked(d) ? NULL : next_candidate_locked(d);
@@ -307,7 +306,8 @@ static bool has_examined_work(struct scheduler *s, const struct instance *in)
     return !d->examining && (due || unexamined_locked(d));
 }
 
-/* Of what comes while mu is let go of nobody else is told: so it looks once more at the end. */
+/* No other thread is woken for requests that arrive while mu is unlocked, so this one looks once
+ * more at the end. */
 static uint32_t take_examined(struct scheduler *s, struct instance *in, struct request **batch,
                               uint32_t max)
 {
@@ -321,9 +321,9 @@ static uint32_t take_examined(struct scheduler *s, struct instance *in, struct r
         while ((r = unexamined_locked(d)))
             examine_one_locked(d, r);
         n = take_due_batch(s, in, batch, max);
-        for (uint32_t i = 0; i < n; i++) /* before others can look */
+        for (uint32_t i = 0; i < n; i++) /* before other threads can look */
             atomic_store_explicit(&batch[i]->life.waiting, false, memory_order_relaxed);
-        end_known_locked(d); /* the library hears of its end before the batch is executed */
+        end_known_locked(d); /* the library ends the batch before it is executed */
     } while (n == 0 && (has_due_batch(s, in) || unexamined_locked(d)));
     d->examining = false;
     return n;
@@ -404,7 +404,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
         mem_free(d);
         return st;
     }
-    /* Whoever looks for this line wants to know that the model makes batches. */
+    /* Users search the log for this line to see that the model forms batches. */
     log_verbose(1,
                 "Starting dynamic-batcher thread for %s: none is needed, its instances take their "
                 "batches by themselves",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each thread tries its own slot first, so that threads share no cache line as long as they are
- * fewer than slots.
+ * Each thread tries its own slot first, so that threads share no cache line while they are fewer
+ * than slots.
  */
 #include "core/sched/embedder.h"
 
@@ -25,7 +25,7 @@ struct embedder_budgets {
     struct budget_slot slots[N_SLOTS];
 };
 
-/* This thread's: its number, from 1; and whether it has a budget. */
+/* Of this thread: its number, from 1, and whether it has a budget. */
 static THREAD_WORD unsigned int number;
 static THREAD_WORD pid_t own_tid;
 static THREAD_WORD bool has_budget;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two conditions decide, of a bounded model in mode auto: no short execution is left to be shown
+ * Two conditions decide for a bounded model in mode auto: no short execution remains to be shown
  * (`to_prove`), and the estimate of how long nearly all executions take (`high_ns`) is short. A
- * long execution raises the first, and raises it further if it comes soon after another
- * (`lapses`).
+ * long execution raises the first, and raises it further if it comes soon after another (`lapses`).
  *
- * All words are relaxed atomics, written by whichever threads execute: they are estimates, and a
+ * All words are relaxed atomics, written by all threads that execute: they are estimates, and a
  * lost update does no harm.
  */
 #include "core/sched/execution.h"
@@ -17,18 +16,18 @@
 #include "core/request/request.h"
 
 enum {
-    FIRST_PROOF = 4,     /* short executions that a new model has to show */
+    FIRST_PROOF = 4,     /* short executions that a new model must show */
     PROOF_PER_LONG = 64, /* … for each EXECUTION_LONG_NS of a long one; doubled for each lapse */
     MAX_LAPSES = 12,
     MAX_PROOF = 1 << 24,
-    BYTES_PER_NS = 6, /* a tensor copied between caches and memory, both ways counted */
-    /* The estimate goes up by a 16th, and down by a 256th: it rests where 16 of 17 are below. (Of
-     * the others many are short ones, too, on a machine that has more to do than processors.) */
+    BYTES_PER_NS = 6, /* of a tensor copied between caches and memory, both ways counted */
+    /* The estimate rises by a 16th, and falls by a 256th: it rests where 16 of 17 are below.
+     * (Many of the others are short, too, on a machine with more work than processors.) */
     UP = 16,
     DOWN = 256,
 };
-#define LEAST_NS   NS_PER_US /* what is shorter is the same: the way up must not be too long */
-#define WAKE_UP_NS EXECUTION_SHORT_NS /* of the loop, inside an execution on a worker, at most */
+#define LEAST_NS   NS_PER_US /* shorter ones count as this: the way up must not be too long */
+#define WAKE_UP_NS EXECUTION_SHORT_NS /* of the loop, inside a worker's execution, at most */
 #define FORGET_NS  (10 * NS_PER_S)    /* a lapse is forgotten after that long without another one */
 
 struct status *execution_init(struct execution *e, struct clock *clock, const char *parameter,
@@ -95,13 +94,13 @@ bool execution_may_inline(const struct execution *e, const struct inline_budget 
            atomic_load_explicit(&e->high_ns, memory_order_relaxed) <= budget->left_ns;
 }
 
-/* Several instances may meet here; a lost update of an estimate does no harm. */
+/* Several instances may update it at a time; a lost update of an estimate does no harm. */
 static void update_estimate(struct execution *e, uint64_t took_ns)
 {
     uint64_t high_ns = atomic_load_explicit(&e->high_ns, memory_order_relaxed), before_ns = high_ns;
     took_ns = MAX(took_ns, LEAST_NS);
     if (UNLIKELY(high_ns == 0))
-        high_ns = MIN(took_ns, EXECUTION_SHORT_NS); /* the first one meets cold caches */
+        high_ns = MIN(took_ns, EXECUTION_SHORT_NS); /* the first one runs with cold caches */
     else if (took_ns > high_ns)
         high_ns = MIN(took_ns, high_ns + high_ns / UP);
     else
@@ -110,7 +109,7 @@ static void update_estimate(struct execution *e, uint64_t took_ns)
         atomic_store_explicit(&e->high_ns, high_ns, memory_order_relaxed);
 }
 
-/* So many short executions are wanted now, or more. */
+/* Demands n short executions, if fewer are demanded now. */
 static void demand_proof(struct execution *e, uint64_t n)
 {
     uint64_t wanted = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
@@ -119,7 +118,7 @@ static void demand_proof(struct execution *e, uint64_t n)
     atomic_store_explicit(&e->to_prove, (unsigned int)wanted, memory_order_relaxed);
 }
 
-/* The model has held up its loop. */
+/* Notes that the model has held up its loop. */
 static void note_lapse(struct execution *e, uint64_t took_ns)
 {
     uint64_t now_ns = clock_now_ns(e->clock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bit for each instance. The hints are kept by stripe (base/stripe.h), so two threads may share
- * one; they are only hints: whether the instance is idle is asked of its bit.
+ * one. They are only hints: its bit says whether an instance is idle.
  */
 #include "core/sched/idle.h"
 

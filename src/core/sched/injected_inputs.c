@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory is made with the first request that is shown to the backend and ends with the
- * sequence; a request only gets pointers to it. What a sequence has is under scheduler.mu; a
+ * The memory is made with the first request that is shown to the backend and freed with the
+ * sequence; a request only gets pointers to it. A sequence's memory is under scheduler.mu; a
  * padding has its own.
  */
 #include "core/sched/injected_inputs.h"
@@ -38,7 +38,7 @@ void injected_inputs_done(struct injected_inputs *injected)
     injected->list = NULL;
 }
 
-/* Before the first request. */
+/* Called before the first request. */
 NODISCARD static struct status *make_injected_inputs(struct injected_inputs *injected)
 {
     const struct injected_inputs_spec *spec = injected->spec;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that has ended keeps its stack until somebody joins it. The instance may not need a new
- * one for days, so the next thread of any instance that ends joins it: at most one waits for that,
- * however many have been. Who needs an end (the instance's next thread, or the end of the model)
- * joins by itself, or waits for the one that does.
+ * An ended thread keeps its stack until it is joined. The instance may not need a new one for days,
+ * so the next thread of any instance that ends joins it: at most one waits to be joined, however
+ * many have ended. A thread that needs the end (the instance's next thread, or the end of the
+ * model) joins by itself, or waits for the joining thread.
  */
 #include "core/sched/instance_thread.h"
 
@@ -25,24 +25,24 @@
 enum { ENDS_LEVEL = 600 };
 
 /*
- * A worker that has just finished looks for a while whether there is more before it sleeps, as a
- * wake-up costs both sides a system call and some µs of latency. POLL_NS is about what that takes.
- * Measured with one request outstanding, embedder and worker on a CPU each: 0.9 µs to the answer
- * where it was 18, and 18 to 36 µs of CPU per request where it was 37 to 49. Where both share a
- * CPU, polling is in vain, which shows after four requests, and costs nothing from then on.
+ * A worker that has just finished polls for a while before it sleeps, as a wake-up costs both sides
+ * a system call and some µs of latency. POLL_NS is about that cost. Measured with one request
+ * outstanding, embedder and worker on a CPU each: 0.9 µs to the answer where it was 18, and 18 to
+ * 36 µs of CPU per request where it was 37 to 49. Where both share a CPU, polling is useless, which
+ * shows after four requests, and costs nothing from then on.
  */
 #define POLL_NS      30000ULL
 #define SHORT_GAP_NS (POLL_NS + 50000ULL) /* of a gap that was slept through: with the wake-up */
 enum { FIRST_GAPS = 4, MAX_GAPS = 1024 };
 
 /*
- * Whether it pays to poll: after some short gaps in a row it does; when it was in vain, only after
- * twice as many. So a model that is asked every now and then polls for next to nothing.
+ * Decides whether polling pays: it does after some short gaps in a row; after a useless poll only
+ * after twice as many. So a model that is asked now and then polls for next to nothing.
  */
 struct patience {
-    bool never;              /* there is nobody who could bring work meanwhile */
-    unsigned int n_short;    /* gaps of late, in a row */
-    unsigned int n_required; /* so many make it poll */
+    bool never;              /* no other CPU could bring work meanwhile */
+    unsigned int n_short;    /* recent gaps, in a row */
+    unsigned int n_required; /* this many make it poll */
 };
 
 struct instance_thread {
@@ -52,9 +52,9 @@ struct instance_thread {
     struct clock *clock; /* the model's */
     const struct instance_thread_ops *ops;
     struct mutex *mu;
-    uint64_t idle_ns; /* UINT64_MAX, of a home's: it ends when it is told to */
+    uint64_t idle_ns; /* UINT64_MAX for a home's thread, which ends only by stop */
 
-    /* The thread's. */
+    /* Used by the thread itself. */
     struct instance_thread *before; /* ended, to be joined first */
     struct patience patience;
 
@@ -65,7 +65,7 @@ struct instance_thread {
     bool stop, ended;
 
     /* Under ends.mu. */
-    bool claimed; /* somebody joins it, or has */
+    bool claimed; /* a thread joins it, or has joined it */
     bool joined;
 };
 
@@ -74,7 +74,7 @@ static struct {
     pthread_once_t once;
     struct mutex mu; /* level 600 in core/README.md */
     /* Under mu. */
-    struct instance_thread *last; /* the one that ended last, if nobody has claimed it */
+    struct instance_thread *last; /* the one that ended last, if no thread has claimed it */
     struct cond one_joined;
 } ends = {.once = PTHREAD_ONCE_INIT};
 
@@ -84,7 +84,8 @@ static void init_ends(void)
     cond_init(&ends.one_joined);
 }
 
-/* On a thread that is about to end: joins the one before it and leaves itself to the next. */
+/* Called by a thread that is about to end: joins the one before it and leaves itself to the
+ * next. */
 static void hand_over_end(struct instance_thread *w)
 {
     mutex_lock(&ends.mu);
@@ -99,12 +100,12 @@ static void hand_over_end(struct instance_thread *w)
         return;
     thread_join(&before->thread);
     mutex_lock(&ends.mu);
-    before->joined = true; /* who waits for it may free it from here on */
+    before->joined = true; /* a thread that waits for it may free it from here on */
     cond_broadcast(&ends.one_joined);
     mutex_unlock(&ends.mu);
 }
 
-/* Of a thread that ends by itself, or has. */
+/* For a thread that ends by itself, or has ended. */
 static void join_and_free(struct instance_thread *w)
 {
     if (!w)
@@ -128,9 +129,8 @@ static void join_and_free(struct instance_thread *w)
 }
 
 /*
- * The starter may have had a CPU binding of its own, which this thread has inherited. Where a
- * binding cannot be had any longer (a CPU was taken out of service), the instance runs all the
- * same.
+ * The starter may have had a CPU binding of its own, which this thread has inherited. If a binding
+ * is no longer possible (a CPU was taken out of service), the instance runs all the same.
  */
 static void enter_cpu_binding(const struct instance *in)
 {
@@ -150,7 +150,7 @@ static void count_cpus(void)
     one_cpu = cpu_count_usable() == 1;
 }
 
-/* An instance with a CPU binding of its own shares a few CPUs with others that are bound there. */
+/* An instance with a CPU binding of its own shares a few CPUs with other bound instances. */
 static void init_patience(struct patience *p, const struct instance *in)
 {
     pthread_once(&cpus_once, count_cpus);
@@ -170,7 +170,7 @@ static void note_gap(struct patience *p, bool polled, uint64_t gap_ns)
         p->n_required = FIRST_GAPS;
 }
 
-/* Until there is work, or it is told to end. Lets go of mu meanwhile. */
+/* Waits until there is work, or the thread must end. Unlocks mu meanwhile. */
 static void wait_locked(struct instance_thread *w)
 {
     struct patience *p = &w->patience;
@@ -209,7 +209,7 @@ static void run_instance_thread(void *arg)
     }
     w->ended = true;
     mutex_unlock(w->mu);
-    if (!in->home) /* else the thread goes on, and only this ends */
+    if (!in->home) /* a home's thread goes on; only this object ends */
         hand_over_end(w);
 }
 

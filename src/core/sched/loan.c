@@ -9,10 +9,10 @@
 
 struct instance *loan_take(struct loans *l)
 {
-    /* acquire: pairs with the store in loan_lend_locked(). */
+    /* Acquire: pairs with the store in loan_lend_locked(). */
     struct instance *in = atomic_load_explicit(&l->slots[stripe_here()], memory_order_acquire);
     int state = LOAN_FREE;
-    /* acquire: what the one before has done with it; a release is in giving back and lending. */
+    /* Acquire: sees what its last user did with it; the release is in giving back and lending. */
     if (LIKELY(in != NULL) &&
         LIKELY(atomic_compare_exchange_strong_explicit(&in->loan.state, &state, LOAN_USED,
                                                        memory_order_acquire, memory_order_relaxed)))
@@ -59,7 +59,7 @@ static bool call_loan_back(struct instance *in)
 {
     for (;;) {
         int state = LOAN_FREE;
-        /* acquire: what was done with it is done. */
+        /* Acquire: sees what its user did with it. */
         if (atomic_compare_exchange_strong_explicit(&in->loan.state, &state, LOAN_NONE,
                                                     memory_order_acquire, memory_order_relaxed))
             return true;
@@ -67,7 +67,7 @@ static bool call_loan_back(struct instance *in)
             atomic_compare_exchange_strong_explicit(&in->loan.state, &state, LOAN_WANTED,
                                                     memory_order_relaxed, memory_order_relaxed))
             return false;
-        /* Given back in between, and perhaps taken again: the next look. */
+        /* Given back in between, and perhaps taken again: it tries again. */
     }
 }
 

@@ -3,8 +3,8 @@
  * The oldest strategy: the sequences of an instance feed a dynamic batcher (batch.h), each with one
  * request at a time, in the order in which they become ready. Positions in the batch mean nothing.
  *
- * The batch is made of the first ones of `ready`, up to `last`; whoever leaves it before makes it
- * void.
+ * The batch is made of the first ones of `ready`, up to `last`; a sequence that leaves it earlier
+ * makes it void.
  *
  * Source: reference/behaviours §11.10
  */
@@ -17,7 +17,7 @@
 
 enum { MAX_CANDIDATES = 65536 };
 
-/* A configuration may allow billions; beyond this many an idle client would be kept in memory. */
+/* A configuration may allow billions; beyond this number, idle clients would use memory. */
 static uint32_t count_candidate_slots(const struct model *m)
 {
     int64_t n = model_config_sequences(m->config)->oldest->max_candidate_sequences;
@@ -51,7 +51,7 @@ static void discard_batch_with(struct instance_slots *slots, struct sequence *se
         discard_batch(slots);
 }
 
-/* The next one that is to be looked at; cancelled ones end. */
+/* Returns the next one to be examined; cancelled ones end. */
 static struct sequence *next_candidate(struct instance_slots *slots)
 {
     for (;;) {
@@ -101,7 +101,7 @@ static uint32_t take_ready_requests(struct instance_slots *slots, struct request
     uint64_t now_ns = slots->rule.delay_ns ? clock_now_ns(slots->scheduler->scheduler.clock) : 0,
              until_ns;
     uint32_t n = MIN(count_due_candidates(slots, now_ns, &until_ns), max), taken = 0;
-    discard_batch(slots); /* as a whole: what is left of it is offered anew */
+    discard_batch(slots); /* as a whole: the rest of it is offered again */
     for (; n > 0; n--) {
         struct sequence *seq = LIST_ENTRY(slots->ready.next, struct sequence, link);
         if (UNLIKELY(request_is_cancelled(sequence_front(seq)))) {
@@ -111,7 +111,7 @@ static uint32_t take_ready_requests(struct instance_slots *slots, struct request
         struct request *r = sequence_take(seq);
         if (!r)
             continue;
-        if (slots->preserves_order && !r->order.in) /* one that comes again has its position */
+        if (slots->preserves_order && !r->order.in) /* a rescheduled one has its position */
             response_order_add(&slots->order, r);
         batch[taken++] = r;
     }

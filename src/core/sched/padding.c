@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All inputs of all paddings of a model lie in one block of zeros, which is replaced by a larger
- * one when it is too small; requests that use the old block keep it.
+ * All inputs of all paddings of a model lie in one block of zeros. A larger block replaces it when
+ * it is too small; requests that use the old block keep it.
  *
- * Paddings are made under scheduler.mu, and end on whatever thread the backend releases them.
+ * Paddings are made under scheduler.mu, and end on the thread on which the backend releases them.
  */
 #include "core/sched/padding.h"
 
@@ -23,7 +23,7 @@ enum {
     UNUSED_BYTES = 64 << 10, /* of requests that may be used again */
 };
 
-/* As many zeros as the largest input wants; all inputs of all paddings lie in there. */
+/* As many zeros as the largest input needs; all inputs of all paddings lie in them. */
 struct zeros {
     atomic_size_t refs;
     size_t size_bytes;
@@ -37,7 +37,7 @@ struct padding_request {
     char memory[REQUEST_ARENA_BYTES];
 };
 
-/* ------------------------------------------------------------------------------------- zeros */
+/* ---- Zeros ----------------------------------------------------------------------------------- */
 
 static void zeros_unref(struct zeros *z)
 {
@@ -53,7 +53,7 @@ static struct zeros *zeros_ref(struct zeros *z)
     return z;
 }
 
-/* More of them, when there are not enough: who uses the old ones goes on with those. */
+/* Makes a larger block if the zeros are too few; requests with the old block keep it. */
 NODISCARD static struct status *want_zeros(struct padding *p, size_t size_bytes)
 {
     if (p->zeros && p->zeros->size_bytes >= size_bytes)
@@ -74,7 +74,7 @@ NODISCARD static struct status *want_zeros(struct padding *p, size_t size_bytes)
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------- requests */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static struct padding_request *to_padding_request(struct request *r)
 {
@@ -88,7 +88,7 @@ static void drop_padding_response(struct request *r, struct response *resp, uint
     response_free(resp);
 }
 
-/* The maker's reference goes when the request has ended. */
+/* Drops the maker's reference when the request has ended. */
 static void drop_makers_reference(struct request *r, uint32_t flags)
 {
     (void)flags;
@@ -138,7 +138,7 @@ NODISCARD static struct status *add_zero_input(struct request *r, const struct i
                             &(struct tensor_buffer){.base = zeros->base, .size_bytes = size_bytes});
 }
 
-/* The largest input of a request. */
+/* Returns the size of the largest input of a request. */
 static size_t find_largest_bytes(const struct request *r)
 {
     size_t most = 0, bytes;
@@ -185,7 +185,7 @@ struct status *padding_new(struct padding *p, const struct request *live,
     return st;
 }
 
-/* The model's account is settled here, while the request is still counted as in flight. */
+/* The model's account is settled here, while the request still counts as in flight. */
 void padding_released(struct request *r)
 {
     struct padding_request *pr = to_padding_request(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tree of levels by priority, each with two lists: requests in time, and delayed ones. A request
- * that has a time limit is in one heap for all levels, too, until the limit is over or the request
- * leaves. `n`, of the queue and of each level, counts both lists.
+ * A tree of levels by priority, each with two lists: unexpired requests, and delayed ones. A
+ * request with a time limit is also in one heap for all levels, until the limit is over or the
+ * request leaves. `n`, of the queue and of each level, counts both lists.
  */
 #include "core/sched/queue.h"
 
@@ -17,8 +17,8 @@
 #include "core/sched/scheduler.h"
 
 /*
- * Clients choose the priorities, out of as many as the configuration allows. So levels are made
- * when they are needed, and go when they are empty; but for a few, since most models have few.
+ * Clients choose the priorities, from as many as the configuration allows. So levels are made when
+ * they are needed, and freed when they are empty, except a few, since most models have few.
  */
 enum { KEPT_LEVELS = 16 };
 
@@ -61,9 +61,9 @@ void queue_done(struct queue *q)
     mem_free(TAKE(q->policies));
 }
 
-/* ------------------------------------------------------------------------------------ levels */
+/* ---- Levels ---------------------------------------------------------------------------------- */
 
-/* The policy of a level: its own, or the default one. */
+/* Returns the policy of a level: its own, or the default one. */
 static const Inference__ModelQueuePolicy *policy_of(const struct queue *q, uint64_t priority)
 {
     policy_entry key = {.key = priority}, *wanted = &key, **found = NULL;
@@ -73,7 +73,7 @@ static const Inference__ModelQueuePolicy *policy_of(const struct queue *q, uint6
     return found ? (*found)->value : q->config->default_queue_policy;
 }
 
-/* Requests that name no level, or one that there is not, are of the default one. */
+/* Requests without a level, or with a level that does not exist, belong to the default one. */
 static uint64_t priority_of(const struct queue *q, const struct request *r)
 {
     const Inference__ModelDynamicBatching *c = q->config;
@@ -102,7 +102,7 @@ static struct queue_level *level_of(struct queue *q, uint64_t priority)
     return l;
 }
 
-/* No request refers to the level; so those that are empty are few, whoever walks over them. */
+/* The level is empty. Few empty levels are kept, so that walks over the levels are short. */
 static void free_level_if_many(struct queue *q, struct queue_level *l)
 {
     if (LIKELY(q->levels.count <= KEPT_LEVELS))
@@ -121,9 +121,10 @@ static bool level_is_last(const struct queue *q, const struct queue_level *l)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------ requests */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
-/* How long the request may wait, in microseconds; 0 = for ever. It can only shorten the default. */
+/* Returns how long the request may wait, in microseconds; 0: for ever. It can only shorten the
+ * default. */
 static uint64_t limit_us(const Inference__ModelQueuePolicy *p, const struct request *r)
 {
     uint64_t us = p->default_timeout_microseconds;
@@ -157,7 +158,7 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
 {
     struct queue_level *l = level_of(q, priority_of(q, r));
     uint32_t max = l->policy ? l->policy->max_queue_size : 0;
-    if (UNLIKELY(max && l->n >= max)) /* then it is not empty: nothing is left behind */
+    if (UNLIKELY(max && l->n >= max)) /* then the level is not empty, and stays */
         return status_new(STATUS_UNAVAILABLE, "[request id: %s] Exceeds maximum queue size",
                           request_log_name(r));
     list_push(&l->unexpired, &r->queue.link);

@@ -32,7 +32,7 @@ void response_order_add(struct response_order *o, struct request *r)
     mutex_unlock(&o->mu);
 }
 
-/* What may go out next: a response of the first request, or the bare flags that end it. */
+/* What may be sent next: a response of the first request, or the bare flags that end it. */
 struct due_response {
     struct request *request;
     struct response *resp;
@@ -55,8 +55,9 @@ static bool next_due_locked(struct response_order *o, struct due_response *ret_n
 }
 
 /*
- * Sends as much as there is. A request that has had its final response is let go of only when
- * the lock has been taken again: with the last one the model, and this order with it, may end.
+ * Sends everything that may be sent. A request that has had its final response is dropped only when
+ * the lock has been taken again: with the last request the model, and this order with it, may be
+ * freed.
  */
 static void respond_and_unlock(struct response_order *o)
 {

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances pull: who runs an instance (`runner`, under mu) goes round like this.
+ * Instances pull. The state of an instance's runner (`runner`, under mu) changes like this:
  *
  *                  submit, may be inline           submit otherwise, or more work after inline
  *      CALLER ◄──────────────────────── NONE ──────────────────────────► WORKER
- *        │ nothing left                  ▲ ▲          nothing left          │
+ *        │ no batch left                 ▲ ▲          no batch left         │
  *        └───────────────────────────────┘ └────────────────────────────────┘
  *
  * Invariants: an instance is on the idle list exactly while its runner is NONE. While a batch is
  * due that could be executed, no instance is idle: submit() takes one off the list with the push,
  * under the same lock, and a runner looks for more before it becomes idle. So no wake-up can be
- * lost, and a busy instance is never signalled: its worker finds the next batch by itself. (Of an
+ * lost, and a busy instance is never signalled: its worker finds the next batch by itself. (In an
  * exclusive scheduler one instance at a time has a runner, and the same then holds for all of them
- * together.) Whatever else makes a batch due, such as the end of a delay, dispatches. The one
- * exception is short: what a loop puts off to the end of its iteration, scheduler_run_deferred()
- * dispatches.
+ * together.) Any other event that makes a batch due, such as the end of a delay, dispatches. The
+ * one exception is short: scheduler_run_deferred() dispatches what a loop defers to the end of its
+ * iteration.
  *
- * An instance that one thread executes on inline, again and again, is lent to it (loan.h), and
- * counts as running. Its CALLER comes and goes without the lock then, with a request that is in no
- * queue. The invariant holds for those who come by the lock: they call it back before they wait.
+ * An instance on which one thread executes inline, again and again, is lent to it (loan.h), and
+ * counts as running. Its CALLER then comes and goes without the lock, with a request that is in no
+ * queue. The invariant holds for threads that take the lock: they call the loan back before their
+ * requests wait.
  *
- * The worker (instance_thread.h) is a thread that starts and ends as needed; a request that comes
- * as it ends finds it ended, under the same lock, and starts the next one.
+ * The worker (instance_thread.h) is a thread that starts and ends as needed. A submit that finds it
+ * ended, under the same lock, starts the next one.
  */
 #include "core/sched/scheduler.h"
 
@@ -46,7 +47,7 @@
 
 enum { SCHEDULER_LEVEL = 500 };
 
-/* An instance whose host policy binds it to CPUs or memory; NULL when none is bound. */
+/* Returns an instance whose host policy binds it to CPUs or memory; NULL when none is bound. */
 static const struct instance *bound_instance(const struct model *m)
 {
     for (uint32_t i = 0; i < m->n_instances; i++) {
@@ -87,7 +88,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
                                     m->backend->name);
     if (!st)
         st = watch_init(&s->watch, m);
-    /* Inline, a call beyond the limit would hold up the loop that has to send the answer. */
+    /* Inline, a call beyond the limit would block the loop that must send the answer. */
     if (!st && s->watch.limit_ns != UINT64_MAX)
         st =
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
@@ -110,7 +111,7 @@ out:
 
 void scheduler_done(struct scheduler *s)
 {
-    deadline_timer_done(&s->deadline_timer); /* one that fires now looks for idle instances */
+    deadline_timer_done(&s->deadline_timer); /* when it fires now it looks for idle instances */
     watch_done(&s->watch);
     idle_done(&s->idle);
     cond_done(&s->quiet);
@@ -143,8 +144,8 @@ static void become_idle_locked(struct scheduler *s, struct instance *in)
 }
 
 /*
- * Who works for the scheduler without a request in it, nor an instance to run, is counted as a
- * request is, so that nobody takes the scheduler down meanwhile.
+ * A thread that works for the scheduler without a request in it or an instance to run counts as a
+ * request, so that the scheduler is not freed meanwhile.
  */
 static struct model *hold_model(struct scheduler *s)
 {
@@ -162,8 +163,8 @@ static void release_model(struct model *m)
 /* ---- Requests that are not executed ---------------------------------------------------------- */
 
 /*
- * For the metrics: requests come by the push and go by a take or a refusal, all under mu; who lets
- * go of mu shows what has become of them. So a request that is executed at once, inline, writes
+ * For the metrics: requests are counted by the push, and uncounted by a take or a refusal, all
+ * under mu; the unlock publishes the number. So a request that is executed at once, inline, writes
  * nothing of the model.
  */
 static void add_pending_locked(struct scheduler *s, int n)
@@ -214,7 +215,7 @@ static void answer_refused(struct list *refused)
     }
 }
 
-/* @asleep  a worker that is to wake up as soon as mu is let go of, before anybody is answered */
+/* @asleep  a worker to wake as soon as mu is unlocked, before any request is answered */
 static void unlock_and_wake(struct scheduler *s, void *asleep)
 {
     show_pending_locked(s);
@@ -223,7 +224,7 @@ static void unlock_and_wake(struct scheduler *s, void *asleep)
         instance_thread_wake(asleep);
         return;
     }
-    /* The last of them that is answered may be what the end of the model waits for. */
+    /* The end of the model may wait for the last of them. */
     struct list refused = LIST_INIT(refused);
     struct model *m = hold_model(s);
     list_move_all(&refused, &s->refused);
@@ -240,8 +241,8 @@ void scheduler_unlock(struct scheduler *s)
 
 /*
  * The canceller may hold locks that the answer takes, or be in the middle of a list that the answer
- * changes. So the next thread that releases the lock answers, or the helper that the deadline
- * timer asks.
+ * changes. So the next thread that releases the lock answers, or the helper that the deadline timer
+ * asks.
  */
 static void refuse_cancelled(struct scheduler *s, struct request *r)
 {
@@ -259,8 +260,8 @@ void scheduler_on_cancelled(struct request *r)
 {
     struct model *m = r->model;
     /*
-     * A request that waits is in flight, so the scheduler is there; and it stays: either the end of
-     * the model sees this increment, or it has not begun when the request is seen waiting.
+     * A request that waits is in flight, so the scheduler exists. It stays: either the end of the
+     * model sees this increment, or it has not begun when the request is seen waiting.
      */
     model_request_begun(m);
     if (atomic_load(&r->life.waiting) && m->scheduler->ops->remove_locked)
@@ -279,7 +280,8 @@ const struct scheduler_request_ops scheduler_request_ops = {
     .on_late_end = scheduler_on_late_end,
 };
 
-/* On a helper: whom nobody has answered yet, in the order in which they were refused. */
+/* On a helper: answers the refused requests that have no answer yet, in the order of their
+ * refusal. */
 static void answer_refused_late(struct control_job *job)
 {
     struct scheduler *s = CONTAINER_OF(job, struct scheduler, answers);
@@ -298,21 +300,21 @@ static void answer_refused_late(struct control_job *job)
     release_model(m);
 }
 
-/* ---- Who runs -------------------------------------------------------------------------------- */
+/* ---- Runners --------------------------------------------------------------------------------- */
 
-/* The one to ask next after another that had nothing to do; IDLE_NONE: there is none. */
+/* Returns the instance to ask next after another that had no batch; IDLE_NONE: there is none. */
 static uint32_t next_idle_locked(const struct scheduler *s, uint32_t after)
 {
     return s->ops->per_instance ? idle_next(&s->idle, after + 1) : (uint32_t)IDLE_NONE;
 }
 
-/* One that was lent and is not in use, so that it may be given to another; or NULL. */
+/* Takes back an instance that is lent and not in use, for another thread; or NULL. */
 static struct instance *call_instance_back_locked(struct scheduler *s)
 {
     return s->loans.n && s->ops->has_work_locked(s, NULL) ? loan_call_back_locked(&s->loans) : NULL;
 }
 
-/* An instance that has something to execute now, not idle any more and counted, or NULL. */
+/* Returns an instance that has a batch to execute now, off the idle list and counted, or NULL. */
 static struct instance *take_idle_instance_locked(struct scheduler *s)
 {
     if (UNLIKELY(s->exclusive) && s->n_running)
@@ -331,7 +333,7 @@ static struct instance *take_idle_instance_locked(struct scheduler *s)
     return call_instance_back_locked(s);
 }
 
-/* The next batch, in in->batch. An instance that never had one is spared the room for it. */
+/* Takes the next batch into in->batch, which is allocated with an instance's first batch. */
 static uint32_t take_batch_locked(struct scheduler *s, struct instance *in)
 {
     if (UNLIKELY(!in->batch)) {
@@ -351,12 +353,12 @@ static uint32_t take_batch_locked(struct scheduler *s, struct instance *in)
     return n;
 }
 
-/* After a take that has let go of mu: what came meanwhile, or is left, is for the idle ones. */
+/* After a take that has unlocked mu: gives later or remaining requests to idle instances. */
 static void dispatch_to_workers_locked(struct scheduler *s);
 
 /*
- * Whether the model is quick enough for event loops, as far as that is not known. A thread that was
- * preempted in between proves nothing by a long time: its answer may have woken the very thread
+ * Learns whether the model is fast enough for event loops, unless that is known. A long time of a
+ * thread that was preempted in between proves nothing: its answer may have woken the very thread
  * that took its CPU.
  */
 static void learn_on_worker(struct scheduler *s, struct instance *in, uint64_t took_ns,
@@ -373,7 +375,7 @@ static void run_instance_locked(struct scheduler *s, struct instance *in)
 {
     for (;;) {
         uint32_t n = take_batch_locked(s, in);
-        /* What the take has refused, the unlock answers; after that there may be a batch. */
+        /* The unlock answers what the take has refused; after that there may be a batch. */
         if (n == 0 && list_empty(&s->refused))
             break;
         if (UNLIKELY(s->ops->take_unlocks))
@@ -400,7 +402,7 @@ static void run_worker_locked(struct instance *in)
     run_instance_locked(in->model->scheduler, in);
 }
 
-/* Mostly the timer is set already, from an earlier time that the worker has waited. */
+/* The timer is mostly set already, by an earlier wait of the worker. */
 static void waits_locked(struct instance *in, uint64_t until_ns)
 {
     struct scheduler *s = in->model->scheduler;
@@ -429,7 +431,7 @@ static void end_idle_workers_locked(struct scheduler *s, uint64_t now_ns)
         deadline_timer_fire_by(&s->deadline_timer, s->idle_look_ns);
 }
 
-/* Where the system has no thread left, this one runs the model: rather late than never. */
+/* If the system has no thread left, this thread runs the model: late is better than never. */
 static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct status *why)
 {
     struct cpu_binding before;
@@ -443,9 +445,9 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
 }
 
 /*
- * The instance's worker is its runner from now on: wake it, or start it. (Starting it under the
- * lock means that nobody sees a thread whose id is not known yet. It is woken without the lock,
- * which it takes first of all.) Unlocks mu.
+ * Makes the instance's worker its runner: wakes it, or starts it. (It is started under the lock, so
+ * that no thread sees it without its id. It is woken without the lock, which it takes first of
+ * all.) Unlocks mu.
  */
 static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
 {
@@ -482,9 +484,9 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
 /* ---- The deadline timer ---------------------------------------------------------------------- */
 
 /*
- * On the timers' thread, which all models of a server have in common: nobody is answered there,
- * since an embedder's callback may take its time. A helper does so, one for each model. Returns
- * whether answer_refused_late() is to be posted, without the lock.
+ * Called on the timers' thread, which all models of a server share. No request is answered there,
+ * since an embedder's callback may take long. A helper answers, one for each model. Returns whether
+ * answer_refused_late() is to be posted, without the lock.
  */
 NODISCARD static bool hand_refused_to_helper_locked(struct scheduler *s)
 {
@@ -507,7 +509,7 @@ static void on_scheduler_timer(struct deadline_timer *t)
         s->ops->on_timer_locked(s);
     bool must_post = hand_refused_to_helper_locked(s);
     while ((in = take_idle_instance_locked(s))) {
-        /* Before the unlock, which would answer on this thread what has been refused by then. */
+        /* Before the unlock, which would answer refused requests on this thread. */
         must_post |= hand_refused_to_helper_locked(s);
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
@@ -531,7 +533,7 @@ static bool may_inline_locked(const struct scheduler *s, const struct inline_bud
     return LIKELY(s->n_large == 0) || s->execution.mode == EXECUTION_INLINE;
 }
 
-/* The time that counts: not what a thread has waited for a CPU in between. */
+/* The time that counts is without the waits of the thread for a CPU. */
 static void execute_inline(struct scheduler *s, struct instance *in, struct inline_budget *budget,
                            uint32_t n, uint64_t start_ns)
 {
@@ -548,7 +550,7 @@ static void execute_inline(struct scheduler *s, struct instance *in, struct inli
     }
 }
 
-/* Nothing waits, and this thread has executed on it inline. */
+/* No request waits, and this thread has executed on the instance inline. */
 static void lend_or_become_idle_locked(struct scheduler *s, struct instance *in)
 {
     if (!s->ops->lends || s->stopping || s->exclusive || !loan_lend_locked(&s->loans, in))
@@ -556,9 +558,9 @@ static void lend_or_become_idle_locked(struct scheduler *s, struct instance *in)
 }
 
 /*
- * After an execution on this thread: further ones, as long as its budget has time left, of what
- * other threads have brought meanwhile, since waking the worker for that would cost more. What is
- * left then is the worker's. Unlocks mu.
+ * After an execution on this thread: executes further requests that other threads have brought
+ * meanwhile, while its budget has time left, since waking the worker for them would cost more. The
+ * rest is the worker's. Unlocks mu.
  */
 static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in,
                                     struct inline_budget *budget)
@@ -580,7 +582,7 @@ static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in,
     scheduler_unlock(s);
 }
 
-/* A batch on this thread. Unlocks mu. */
+/* Executes a batch on this thread. Unlocks mu. */
 static void run_inline_and_unlock(struct scheduler *s, struct instance *in,
                                   struct inline_budget *budget, uint64_t start_ns)
 {
@@ -600,9 +602,9 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in,
 }
 
 /*
- * On the instance that is lent to this thread, if it is free: then nothing waits, and the request
- * need not either. Without the lock, unless somebody comes for the instance meanwhile. Returns
- * whether the request has been executed.
+ * Executes on the instance that is lent to this thread, if it is free: then no request waits, and
+ * this one need not, either. Without the lock, unless another thread wants the instance meanwhile.
+ * Returns whether the request has been executed.
  */
 static bool run_lent(struct scheduler *s, struct request *r, struct inline_budget *budget)
 {
@@ -613,7 +615,7 @@ static bool run_lent(struct scheduler *s, struct request *r, struct inline_budge
     if (!in)
         return false;
     in->batch[0] = r;
-    /* Queued a moment ago: no need to ask for the time again. */
+    /* Queued a moment ago, so the clock is not read again. */
     execute_inline(s, in, budget, 1, r->admitted.queue_ns);
     if (LIKELY(loan_give_back(in)))
         return true;
@@ -635,7 +637,8 @@ void scheduler_on_long_execution(struct instance *in, uint64_t stood_ns)
                  : "its CONCH_EXECUTION says 'inline'");
 }
 
-/* The model is executed at the end of the iteration, with what else comes for it until then. */
+/* Defers the model to the end of the iteration, when it is executed with all requests that
+ * arrive until then. */
 static bool defer_to_iteration_end(struct scheduler *s, struct inline_budget *budget)
 {
     if (!budget->on_wait)
@@ -652,7 +655,7 @@ static bool defer_to_iteration_end(struct scheduler *s, struct inline_budget *bu
     return true;
 }
 
-/* Batches of one model, as long as the budget has time left; what is left goes to the worker. */
+/* Executes batches of one model while the budget has time left; the rest goes to the worker. */
 static void run_deferred_model(struct scheduler *s, struct inline_budget *budget)
 {
     struct instance *in;
@@ -676,7 +679,7 @@ void scheduler_run_deferred(struct inline_budget *budget)
     }
 }
 
-/* Why no request is accepted. */
+/* Returns why no request is accepted. */
 NODISCARD static struct status *refuse_request_locked(const struct scheduler *s,
                                                       const struct request *r)
 {
@@ -761,7 +764,7 @@ size_t scheduler_close(struct scheduler *s)
     return n;
 }
 
-/* From now on every request comes by the lock. */
+/* From now on every request takes the lock. */
 static void stop_lending_locked(struct scheduler *s)
 {
     struct instance *in;
@@ -790,7 +793,7 @@ void scheduler_free(struct scheduler *s)
     mutex_unlock(&s->mu);
 
     for (uint32_t i = 0; i < s->model->n_instances; i++) {
-        mutex_lock(&s->mu); /* the timer looks at them */
+        mutex_lock(&s->mu); /* the timer reads them */
         struct instance_thread *w = TAKE(s->model->instances[i]->thread);
         mutex_unlock(&s->mu);
         instance_thread_stop(w);

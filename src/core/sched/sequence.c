@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In the order of the file: ids, the timer, a sequence's begin and end, slots; what strategies
- * call; a request comes, requests are due, time passes; the scheduler itself.
+ * In the order of the file: ids, the timer, a sequence's begin and end, slots; functions for the
+ * strategies; a request arrives, requests become due, timers fire; the scheduler itself.
  *
- * Everything is under scheduler.mu but `instance_slots.released`, a stack to which the thread that
- * executes adds without the lock. A sequence without a slot waits in the backlog, or has ended. One
- * with a slot is ready, silent, in execution, or on that stack. It is freed when it has ended and
- * the backend has let go of its last request.
+ * All state is under scheduler.mu, except `instance_slots.released`, a stack to which the thread
+ * that executes adds without the lock. A sequence without a slot waits in the backlog, or has
+ * ended. One with a slot is ready, silent, in execution, or on that stack. It is freed when it has
+ * ended and the backend has released its last request.
  */
 #include "core/sched/sequence.h"
 
@@ -164,7 +164,7 @@ static struct request *pop_request_locked(struct sequence *seq)
     return r;
 }
 
-/* A maker that sends the same request again finds it as it was. */
+/* A maker that sends the same request again finds it unchanged. */
 static void change_flags_locked(struct sequence *seq, struct request *r, uint32_t flags)
 {
     if (seq->changed != r)
@@ -201,7 +201,7 @@ static bool is_slot_before(const struct heap_node *a, const struct heap_node *b)
     return x->number != y->number ? x->number < y->number : x->instance_slots < y->instance_slots;
 }
 
-/* One more slot, where there are the fewest; NULL: there are as many as there may be. */
+/* Makes one more slot, on the instance with the fewest; NULL: there are as many as allowed. */
 static struct slot *make_slot_locked(struct sequence_scheduler *ss)
 {
     struct instance_slots *slots = NULL;
@@ -250,7 +250,7 @@ static void refuse_all_locked(struct sequence *seq, enum failure_reason reason,
     status_free(error);
 }
 
-/* The slot is free: for the oldest sequence of the backlog, if it is still wanted. */
+/* Gives the free slot to the oldest sequence of the backlog that is not cancelled. */
 static void refill_slot_locked(struct slot *slot)
 {
     struct sequence_scheduler *ss = slot->instance_slots->scheduler;
@@ -297,7 +297,7 @@ struct request *sequence_take(struct sequence *seq)
     pop_request_locked(seq);
     seq->running = r;
     r->seq.sequence = seq;
-    /* An iterative sequence ends when its backend does not give the request back. */
+    /* An iterative sequence ends when its backend does not reschedule the request. */
     if ((r->maker.flags & REQUEST_SEQUENCE_END) && !seq->scheduler->iterative)
         release_slot_locked(seq);
     return r;
@@ -316,7 +316,7 @@ void sequence_drop_cancelled(struct sequence *seq)
     sequence_drop(seq, FAILURE_CANCELED, status_cancelled());
 }
 
-/* The request is not the backend's any more, and does not lead here. */
+/* The backend has released the request, which must not lead here any more. */
 static struct sequence *detach_sequence(struct request *r)
 {
     struct sequence *seq = r->seq.sequence;
@@ -327,7 +327,7 @@ static struct sequence *detach_sequence(struct request *r)
     return seq;
 }
 
-/* Nothing more is to be expected of it, or of too little use: others wait for its slot. */
+/* An iterative sequence is over after its request; in a flush any is, if others wait for a slot. */
 static bool is_sequence_over(const struct sequence *seq)
 {
     const struct sequence_scheduler *ss = seq->scheduler;
@@ -335,7 +335,7 @@ static bool is_sequence_over(const struct sequence *seq)
     return (ss->iterative || in_the_way) && !seq->running && list_empty(&seq->waiting);
 }
 
-/* Its request has gone, for good. Returns whether there may be another one to be executed. */
+/* Its request was released for good. Returns whether there may be another one to execute. */
 static bool finish_request_locked(struct sequence *seq, uint64_t now_ns)
 {
     seq->running = NULL;
@@ -373,7 +373,7 @@ static void note_released(struct instance_slots *slots, struct sequence *seq)
     }
 }
 
-/* In the order in which they were released. Whoever executes looks for work afterwards. */
+/* In the order in which they were released. The executing thread looks for work afterwards. */
 static void finish_released_locked(struct instance_slots *slots)
 {
     if (!atomic_load_explicit(&slots->released, memory_order_relaxed))
@@ -392,8 +392,8 @@ static void finish_released_locked(struct instance_slots *slots)
     }
 }
 
-/* The backend has released a request of a sequence, or a padding. Dispatches, unless the thread is
- * the one that executes the instance. */
+/* The backend has released a request of a sequence, or a padding. Dispatches, unless the thread
+ * is the one that executes the instance. */
 static void on_request_released(struct request *r)
 {
     if (r->seq.padding) {
@@ -406,7 +406,7 @@ static void on_request_released(struct request *r)
     bool goes_on = !ss->iterative && !(r->maker.flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
         note_released(in->instance_slots,
-                      detach_sequence(r)); /* its flags and its id are the maker's */
+                      detach_sequence(r)); /* its flags and its id belong to the maker */
         return;
     }
     mutex_lock(&s->mu);
@@ -418,7 +418,7 @@ static void on_request_released(struct request *r)
         scheduler_unlock(s);
 }
 
-/* The backend has given the request back: it is the next of its sequence. */
+/* The backend has rescheduled the request: it is the next of its sequence. */
 static void on_request_rescheduled(struct request *r)
 {
     struct scheduler *s = &r->seq.sequence->scheduler->scheduler;
@@ -436,7 +436,7 @@ static void on_request_rescheduled(struct request *r)
     scheduler_dispatch_and_unlock(s);
 }
 
-/* ---- A request comes ------------------------------------------------------------------------- */
+/* ---- A request arrives ----------------------------------------------------------------------- */
 
 static const char *id_text(const struct correlation_id *id, char number[TEXT_OF_NUMBER])
 {
@@ -446,7 +446,7 @@ static const char *id_text(const struct correlation_id *id, char number[TEXT_OF_
     return number;
 }
 
-/* Clients can do that as often as they like; the log is told once per second. */
+/* Clients can cause that as often as they like; it is logged once per second. */
 static void log_conflict_locked(struct sequence_scheduler *ss, const struct request *r)
 {
     char number[TEXT_OF_NUMBER];
@@ -459,7 +459,7 @@ static void log_conflict_locked(struct sequence_scheduler *ss, const struct requ
              id_text(&r->maker.correlation_id, number), r->model->name, ss->n_conflicts);
 }
 
-/* The texts are those that clients know. */
+/* Clients know these texts. */
 NODISCARD static struct status *check_sequence_locked(const struct sequence_scheduler *ss,
                                                       const struct request *r,
                                                       const struct sequence *seq)
@@ -500,7 +500,7 @@ static void limit_backlog_wait_locked(struct sequence *seq, const struct request
         set_timer_locked(seq, at_ns);
 }
 
-/* The request is a sequence of its own. */
+/* Makes the request a sequence of its own. */
 static void assign_own_id_locked(struct sequence *seq, struct request *r)
 {
     r->maker.correlation_id = (struct correlation_id){.number = ++seq->scheduler->n_own};
@@ -523,7 +523,7 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
     if (st)
         return st;
     if (UNLIKELY(s->closing) && (!seq || (r->maker.flags & REQUEST_SEQUENCE_START)))
-        return request_too_late(NULL); /* what has begun goes on, and nothing begins */
+        return request_too_late(NULL); /* sequences in progress go on, and none begins */
     if (seq && (r->maker.flags & REQUEST_SEQUENCE_START))
         log_conflict_locked(ss, r);
     if (!seq) {
@@ -554,8 +554,8 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
 }
 
 /*
- * A sequence in a slot, or that waits for one, ends with the first of its requests that
- * is cancelled. One that is in execution goes on until that request is the next.
+ * A sequence in a slot, or that waits for one, ends with the first of its requests that is
+ * cancelled. A sequence in execution goes on until that request is its next one.
  */
 static bool remove_cancelled(struct scheduler *s, struct request *r)
 {
@@ -579,11 +579,11 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
     return true;
 }
 
-/* ---- What is due ----------------------------------------------------------------------------- */
+/* ---- Requests become due --------------------------------------------------------------------- */
 
 /*
- * Until enough requests have come, nothing is executed: hooks of the reference, on which its tests
- * rely (reference/behaviours §10.14). The slots that were held as well are looked at by the timer.
+ * Until enough requests have arrived, none is executed: hooks of the reference, on which its tests
+ * rely (reference/behaviours §10.14). The timer examines slots that were held as well.
  */
 static bool are_slots_held_locked(struct instance_slots *slots)
 {
@@ -600,14 +600,14 @@ static bool are_slots_held_locked(struct instance_slots *slots)
     return false;
 }
 
-/* Each of them leaves: so a look costs no more than those that it ends. */
+/* Each of them is removed, so a look costs no more than the sequences that it ends. */
 static void end_silent_sequences_locked(struct instance_slots *slots)
 {
     while (!list_empty(&slots->silent)) {
         struct sequence *seq = LIST_ENTRY(slots->silent.next, struct sequence, link);
         slots->n_looks++;
         if (!is_sequence_over(seq))
-            break; /* nobody waits for a slot: none of the others is over then */
+            break; /* no sequence waits for a slot, so none of the others is over */
         release_slot_locked(seq);
         free_sequence_locked(seq);
     }
@@ -642,7 +642,7 @@ static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struc
     while (n == 0 && is_batch_due_locked(in->instance_slots)) {
         n = to_sequences(s)->strategy->take(in->instance_slots, batch, max);
         if (UNLIKELY(n == 0 && !list_empty(&s->refused))) {
-            /* They are answered first; then somebody has to look again. */
+            /* They are answered first; then a thread must look again. */
             deadline_timer_fire_by(&s->deadline_timer, clock_now_ns(s->clock));
             break;
         }
@@ -650,9 +650,9 @@ static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struc
     return n;
 }
 
-/* ---- Time passes ----------------------------------------------------------------------------- */
+/* ---- Timers ---------------------------------------------------------------------------------- */
 
-/* In a slot: nothing has come for too long, unless it is the backend that takes its time. */
+/* In a slot: ends it after too long a silence, unless its backend is still working. */
 static void check_silence_locked(struct sequence *seq, uint64_t now_ns)
 {
     bool busy = seq->running || seq->n_waiting;
@@ -708,8 +708,7 @@ static void end_instance_slots(struct instance_slots *slots)
     for (uint32_t i = 0; i < slots->n_made; i++) {
         struct sequence *seq = slots->by_number[i]->sequence;
         if (seq)
-            free_sequence_locked(
-                seq); /* nothing came for it of late; nobody is left to take the lock */
+            free_sequence_locked(seq); /* no request was left; no other thread takes the lock now */
         mem_free(slots->by_number[i]);
     }
     mem_free(slots->by_number);
@@ -719,7 +718,7 @@ static void end_instance_slots(struct instance_slots *slots)
 static void free_sequence_scheduler(struct scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
-    deadline_timer_done(&s->deadline_timer); /* before what it looks at */
+    deadline_timer_done(&s->deadline_timer); /* before the objects that it reads */
     for (uint32_t i = 0; i < ss->n_instances; i++)
         end_instance_slots(&ss->instance_slots[i]);
     mem_free(ss->instance_slots);

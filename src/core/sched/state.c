@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the inside out: one value and its buffer, what the model's configuration says of its
- * states, the states of one sequence, what the backend calls.
+ * From the inside out: one value and its buffer, the states in the model's configuration, the
+ * states of one sequence, the functions for the backend.
  *
- * Initial values are read once, while the model loads, and are constant then. They are copied into
- * a sequence's buffers by the thread that executes (states_fill()), not under the scheduler's
- * lock.
+ * Initial values are read once, while the model loads, and are constant then. The thread that
+ * executes copies them into a sequence's buffers (states_fill()), not under the scheduler's lock.
  */
 #include "core/sched/state.h"
 
@@ -26,7 +25,7 @@ enum { STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 1024 };
 typedef Inference__ModelSequenceBatching__State state_config;
 typedef Inference__ModelSequenceBatching__InitialState initial_config;
 
-/* ------------------------------------------------------------------------------------- values */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static void value_done(struct state_value *v)
 {
@@ -35,7 +34,8 @@ static void value_done(struct state_value *v)
     v->size_bytes = 0;
 }
 
-/* Room for so many bytes, unless there is a buffer of that size already. @zeros  if it is new */
+/* Allocates this many bytes, unless there is a buffer of that size already.
+ * @zeros  if it is new */
 static struct status *value_reserve_with(struct state_value *v, size_t size_bytes, bool zeros)
 {
     if (v->block && v->size_bytes == size_bytes)
@@ -68,7 +68,7 @@ static void value_set_shape(struct state_value *v, enum dtype dtype, const int64
         memcpy(v->shape, shape, n_dims * sizeof(*shape));
 }
 
-/* How many bytes a tensor of that type and shape has; of strings, when all are empty. */
+/* Computes the bytes of a tensor of that type and shape; for strings, of empty ones. */
 static bool compute_state_bytes(enum dtype dtype, const int64_t *shape, uint32_t n_dims,
                                 size_t *ret_bytes)
 {
@@ -78,9 +78,9 @@ static bool compute_state_bytes(enum dtype dtype, const int64_t *shape, uint32_t
            !__builtin_mul_overflow((size_t)elements, element_bytes, ret_bytes);
 }
 
-/* --------------------------------------------------------------------------- of the model */
+/* ---- Of the model ---------------------------------------------------------------------------- */
 
-/* The file has so many strings, each behind its length, and nothing else. */
+/* Does the file have this many strings, each after its length, and nothing else? */
 static bool holds_strings(const struct buf *file, int64_t n)
 {
     size_t at = 0;
@@ -126,7 +126,7 @@ static struct status *read_initial(const struct model *m, const char *name, cons
     return st;
 }
 
-/* Dimensions that vary are 1 in the beginning, unless an initial value says otherwise. */
+/* Variable dimensions are 1 at the beginning, unless an initial value says otherwise. */
 static struct status *make_initial(const struct model *m, const state_config *config,
                                    struct state_value *v)
 {
@@ -202,7 +202,7 @@ void state_specs_done(struct state_specs *specs)
     *specs = (struct state_specs){0};
 }
 
-/* --------------------------------------------------------------------------- of a sequence */
+/* ---- Of a sequence --------------------------------------------------------------------------- */
 
 struct status *states_new(const struct state_specs *specs, struct states **ret_states)
 {
@@ -231,7 +231,7 @@ void states_free(struct states *s)
     mem_free(s);
 }
 
-/* Its bytes are written later, where nobody waits for it: only the memory may be wanting here. */
+/* Its bytes are written later, outside the lock: only the memory may be missing here. */
 static struct status *begin_state(struct state *state, const struct state_value *like,
                                   size_t size_bytes, enum state_fill fill)
 {
@@ -257,9 +257,9 @@ struct status *states_begin(struct states *s)
 }
 
 /*
- * Zeros that are a tensor of the type and shape of that one. Strings of any length become as many
- * empty ones, each a length of 0; a backend that has published less bytes than its shape has
- * strings asks for no more than it has published.
+ * Returns the bytes of zeros that are a tensor of the same type and shape. Strings of any length
+ * become as many empty ones, each a length of 0. If a backend has published fewer bytes than its
+ * shape has strings, the result is what it has published.
  */
 static size_t zeros_like(const struct state_value *like)
 {
@@ -294,7 +294,7 @@ void states_fill(struct states *s)
     }
 }
 
-/* The value that was shown is free to be written, unless what was written before is of more use. */
+/* The value that was shown may be overwritten, unless an older one is the better choice. */
 static void advance_state(struct state *state)
 {
     if (!state->has_next)
@@ -330,7 +330,7 @@ void states_show(struct states *s, struct request *r)
     }
 }
 
-/* --------------------------------------------------------------------------- for the backend */
+/* ---- For the backend ------------------------------------------------------------------------- */
 
 static struct status *check_state_shape(const char *name, const int64_t *shape, uint32_t n_dims)
 {
@@ -369,7 +369,8 @@ struct status *states_output(const struct request *r, const char *name, enum dty
     return status_new(STATUS_INVALID_ARG, "state '%s' is not a valid state name.", name);
 }
 
-/* One buffer for both: the one that is shown, or from the next request on one of another size. */
+/* One buffer for both: the one that is shown, or a buffer of another size from the next request
+ * on. */
 static struct status *shared_buffer(struct state *state, size_t size_bytes, void **ret_base)
 {
     struct state_value *v = state->has_next ? &state->next : &state->shown;
@@ -429,7 +430,7 @@ struct status *state_update(struct state *state)
                           "state '%s': its buffer has %zu bytes, which is not the size of %s %s",
                           name, out->size_bytes, dtype_name(out->dtype), buf_text(&text));
     }
-    /* What was published before and never shown is where the next one may be written. */
+    /* The next value is written over one that was published and never shown. */
     struct state_value before = state->next;
     state->next = *out;
     state->has_next = true;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request is with its backend from the call on, and its `taken_by` names the instance until its
- * end. Most end while the backend's call runs. Those that do not are put on the list of late
- * ones when the call returns. So there are two places to look at: the batch of each instance whose
- * call runs, and the list.
+ * end. Most requests end while the backend's call runs. The others are put on the list of late ones
+ * when the call returns. So there are two places to look at: the batch of each instance whose call
+ * runs, and the list.
  *
- * The batch belongs to the instance's runner, which lets go of it without a lock. A look that wants
- * to read it says so first (`watched`) and comes again WATCH_SETTLE_NS later: a runner that returns
- * from then on sees it, and takes mu before it touches the batch. If the call is still the same one
- * under mu, the batch stays as it is until mu is let go of. (Time takes the place of a barrier in
- * each runner: a store that another processor does not see after milliseconds there is not.)
+ * The batch belongs to the instance's runner, which stops using it without a lock. A look that
+ * wants to read it announces that first (`watched`) and comes again WATCH_SETTLE_NS later: a runner
+ * that returns from then on sees it, and takes mu before it touches the batch. If the call is still
+ * the same one under mu, the batch stays as it is until mu is unlocked. (Time replaces a barrier in
+ * each runner: a store that is invisible to another processor for milliseconds does not exist.)
  *
- * A request on the list is taken off, under mu, before its maker may use it again. Whoever puts it
- * there may come too late for that; both sides write first and look at the other's word then:
+ * A request on the list is removed, under mu, before its maker may use it again. The thread that
+ * puts it there may come too late for that. Both sides write first and then read the other's word:
  *
- *     runner:  late := REQUEST_KEPT; senders == 0, or taken_by another?  → it has ended, off again
- *     end:     senders := 0; late != 0?                          → takes it off
- *     given back to its scheduler: taken_by := NULL; late != 0?  → takes it off
+ *     runner:  late := REQUEST_KEPT; senders == 0, or taken_by another?  → it has ended: remove it
+ *     end:     senders := 0; late != 0?                          → remove it
+ *     rescheduled: taken_by := NULL; late != 0?                  → remove it
  *
  * To answer a request, the look becomes one of its senders (request_sender_join()), so that this
- * run of it cannot end meanwhile; a helper answers it, which is then the sender. The model counts
- * as in use until the helper has nothing left.
+ * run of it cannot end meanwhile; a helper answers it, and is the sender then. The model counts as
+ * in use until the helper has nothing left.
  */
 #include "core/sched/watch.h"
 
@@ -45,12 +45,12 @@ enum {
     WATCH_LEVEL = 550,
     MAX_LIMIT_MS = 24 * 3600 * 1000,
     MAX_ID_LENGTH = 128,    /* of a request, in the log */
-    MAX_LATE_AT_ONCE = 256, /* overdue ones that one look answers */
+    MAX_LATE_AT_ONCE = 256, /* overdue requests that one look answers */
 };
 
 #define LEAST_PAUSE_NS (10 * NS_PER_MS)
 
-/* What a look has found, for the helper. */
+/* The result of a look, for the helper. */
 struct watch_finding {
     struct watch_finding *next;
     const struct instance *in; /* the model's, so it stays */
@@ -58,7 +58,7 @@ struct watch_finding {
     bool overdue;
     size_t n_unanswered;
     size_t n_joined, capacity;
-    struct request **joined; /* each a reference, and the look is one of its senders */
+    struct request **joined; /* each with a reference, and the look is one of its senders */
     char id[MAX_ID_LENGTH + 1];
 };
 
@@ -155,7 +155,7 @@ static void add_overdue_locked(struct watch *w, struct instance *in)
         atomic_fetch_add_explicit(&w->n_stuck, 1, memory_order_relaxed);
 }
 
-/* Whether that was the last thing that it was stuck for. */
+/* Returns whether that was the last thing that it was stuck for. */
 static bool remove_overdue_locked(struct watch *w, struct instance *in)
 {
     mutex_assert_held(&w->mu);
@@ -173,7 +173,7 @@ static void log_usable_again(const struct instance *in)
              in->model->name, in->model->version_text, in->name);
 }
 
-/* ---- What returns, and what stays ------------------------------------------------------------ */
+/* ---- Returned calls, kept requests ----------------------------------------------------------- */
 
 static struct watch *watch_of(const struct instance *in)
 {
@@ -195,7 +195,7 @@ static void note_return(struct instance *in)
         log_usable_again(in);
 }
 
-/* Off the list; whether its instance is not stuck any more. */
+/* Removes it from the list; returns whether its instance is no longer stuck. */
 static bool remove_late_locked(struct watch *w, struct request *r)
 {
     mutex_assert_held(&w->mu);
@@ -251,7 +251,7 @@ static uint64_t add_time_ns(uint64_t from_ns, uint64_t by_ns)
     return by_ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + by_ns;
 }
 
-/* When the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … by default */
+/* Returns when the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … by default */
 static uint64_t next_warning_ns(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
 {
     while (from_ns + after_ns <= now_ns)
@@ -271,8 +271,8 @@ static struct watch_finding *add_finding(struct look *l, const struct instance *
     return f;
 }
 
-/* The run of the request that the instance has goes on until the finding lets go of it; false: it
- * has ended. */
+/* Makes the request's run, which the instance has, last as long as the finding; false: it has
+ * ended. */
 static bool join_request(struct watch_finding *f, struct request *r, const struct instance *in)
 {
     if (!request_sender_join(r, in))
@@ -293,7 +293,7 @@ static bool is_answered(const struct request *r)
     return atomic_load_explicit(&r->life.answered, memory_order_relaxed);
 }
 
-/* The batch of a call that is long; it stays as it is as long as mu is held. */
+/* Finds the batch of a long call, which does not change while mu is held. */
 static void find_in_batch_locked(struct watch_finding *f, const struct instance *in)
 {
     uint32_t n = atomic_load_explicit(&in->n_executing, memory_order_relaxed);
@@ -354,7 +354,7 @@ static void look_at_call_locked(struct look *l, struct instance *in)
     look_again_by(l, add_time_ns(since_ns, in->call.warn_after_ns));
 }
 
-/* Requests that a backend has kept: one warning for all that it is time for. */
+/* Examines requests that a backend has kept: one warning for all that are due. */
 static void look_at_late_locked(struct look *l)
 {
     struct watch *w = l->w;
@@ -364,7 +364,7 @@ static void look_at_late_locked(struct look *l)
         struct instance *in = r->watched.kept_by;
         l->busy = true;
         if (is_answered(r))
-            continue; /* whoever keeps it now keeps nobody waiting */
+            continue; /* no client waits for it any more */
         if (atomic_exchange_explicit(&r->life.progressed, false, memory_order_relaxed)) {
             r->watched.warn_from_ns = l->now_ns;
             r->watched.warn_after_ns = w->warn_ns;
@@ -397,7 +397,7 @@ static void look_at_late_locked(struct look *l)
     }
 }
 
-/* ---- What it says ---------------------------------------------------------------------------- */
+/* ---- The log --------------------------------------------------------------------------------- */
 
 static void log_finding(const struct watch *w, const struct watch_finding *f)
 {
@@ -433,7 +433,7 @@ static void answer_overdue(const struct watch *w, const struct watch_finding *f,
                                     (unsigned long long)(w->limit_ns / NS_PER_MS))))
         return;
     model_count_failure(w->model, FAILURE_OTHER, f->age_ns);
-    request_cancel(r); /* a backend that asks hears that nobody waits any longer */
+    request_cancel(r); /* a backend that checks for it learns that no client waits any longer */
 }
 
 static void end_finding(const struct watch *w, struct watch_finding *f)
@@ -451,7 +451,7 @@ static void end_finding(const struct watch *w, struct watch_finding *f)
     mem_free(f);
 }
 
-/* On a helper: whatever looks have found, until there is nothing more. */
+/* On a helper: handles the findings of looks, until there are no more. */
 static void end_findings(struct control_job *job)
 {
     struct watch *w = CONTAINER_OF(job, struct watch, answers);
@@ -464,7 +464,7 @@ static void end_findings(struct control_job *job)
             cond_broadcast(&w->reported);
         mutex_unlock(&w->mu);
         if (!all)
-            break; /* from here on the watch may be gone, the model is not */
+            break; /* from here on the watch may be freed, the model is not */
         while (all) {
             struct watch_finding *f = all;
             all = f->next;
@@ -475,7 +475,7 @@ static void end_findings(struct control_job *job)
     model_unref(m);
 }
 
-/* Whether end_findings() is to be posted, without the lock. */
+/* Returns whether end_findings() is to be posted, without the lock. */
 NODISCARD static bool hand_findings_to_helper_locked(struct watch *w, struct watch_finding *found)
 {
     mutex_assert_held(&w->mu);
@@ -502,8 +502,8 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
         look_at_call_locked(&l, m->instances[i]);
     look_at_late_locked(&l);
     /*
-     * What begins after this is due no sooner than a pause from now. When nothing is left the timer
-     * fires once more: somebody may just now have begun, and found it set.
+     * A call that begins after this is due at least one pause from now. When no call is left the
+     * timer fires once more: a call may just have begun, and found it set.
      */
     bool was_armed = atomic_exchange_explicit(&w->watcher.armed, l.busy, memory_order_relaxed);
     if (l.busy || was_armed)

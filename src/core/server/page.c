@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page is a table of families, in the order in which they are shown; a metric is one entry. The
- * format wants all metrics of a family together, so the models are read first, into rows, and then
- * printed family by family. A thousand models make 16 000 lines: a line is a few copies of what is
- * ready, and one number.
+ * The page is a table of families, in the order of printing; a metric is one entry. The format
+ * demands all metrics of a family together, so the models are read first, into rows, and then
+ * printed family by family. A thousand models make 16 000 lines: a line is a few copies of prepared
+ * text, and one number.
  *
- * Threads: any; a page is its printer's own.
+ * Threads: any; each thread that prints has a page of its own.
  */
 #include "core/server/page.h"
 
@@ -33,7 +33,7 @@ struct row {
     struct watch_use use;
 };
 
-/* What a page is printed from. */
+/* The data of a page. */
 struct page {
     struct buf *out;
     const struct server_options *options;
@@ -48,8 +48,8 @@ struct family {
     const char *name, *help;
     enum metric_kind kind;
     bool (*is_shown)(const struct page *p);
-    void (*print)(const struct page *p, const struct family *f); /* its lines */
-    size_t at; /* of a number in what the print function says; 0 where there is no choice */
+    void (*print)(const struct page *p, const struct family *f); /* prints its lines */
+    size_t at; /* position of the number in the print function's data; 0 without a choice */
 };
 
 /* ---- When a family is shown ------------------------------------------------------------------ */
@@ -83,7 +83,7 @@ static bool has_machine(const struct page *p)
 
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
-/* name{labels with the middle one between them} value */
+/* Prints name{labels with the middle one between them} value. */
 static void print_model_line(struct buf *out, const struct family *f, size_t name_length,
                              const struct model_metrics *m, const char *middle, uint64_t value)
 {
@@ -104,7 +104,7 @@ static uint64_t number_at(const void *base, size_t at)
     return value;
 }
 
-/* Of each model's struct statistics. */
+/* From each model's struct statistics. */
 static void print_counts(const struct page *p, const struct family *f)
 {
     size_t name_length = strlen(f->name);
@@ -113,7 +113,7 @@ static void print_counts(const struct page *p, const struct family *f)
                          number_at(&p->rows[i].totals, f->at));
 }
 
-/* The same in nanoseconds, as microseconds. */
+/* The same in nanoseconds, printed as microseconds. */
 static void print_durations(const struct page *p, const struct family *f)
 {
     size_t name_length = strlen(f->name);
@@ -191,13 +191,13 @@ static void print_cpu_utilization(const struct page *p, const struct family *f)
     exposition_line(p->out, f->name, "", "", NULL, p->machine.utilization);
 }
 
-/* Of struct machine_use. */
+/* From struct machine_use. */
 static void print_machine(const struct page *p, const struct family *f)
 {
     exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->machine, f->at));
 }
 
-/* Of struct budget_stats. */
+/* From struct budget_stats. */
 static void print_connections(const struct page *p, const struct family *f)
 {
     exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->connections, f->at));
@@ -227,7 +227,7 @@ static void print_connections(const struct page *p, const struct family *f)
         name, help, kind, is_always_shown, print_connections, offsetof(struct budget_stats, at)    \
     }
 
-/* Names that begin with conch_ are ours: the reference has no such. */
+/* Names that begin with conch_ are ours: the reference has none. */
 static const struct family families[] = {
     COUNTER("nv_inference_request_success",
             "Number of successful inference requests, all batch sizes", print_counts,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's life, in its order: options are checked, the server is made, models are loaded, it
- * stops, it is freed. Then the questions about the server, changes of models, questions about
+ * The server's life, in its order: options are validated, the server is made, models are loaded, it
+ * stops, it is freed. Then come questions about the server, changes of models, questions about
  * models, requests.
  *
  * `state` goes from INITIALIZING to READY or FAILED, and from each of these to EXITING, which is
- * final. drain_mu guards what a stop waits for: `drained` is signalled when a stopping model
- * becomes empty, and when a start, a change of models or another stop has ended. A change counts
- * itself in before it begins, so a stop either waits for it or refuses it. A stop that runs out of
+ * final. drain_mu guards what a stop waits for: `drained` is signalled when a stopping model has no
+ * request left, and when a start, a change of models or another stop has ended. A change counts
+ * itself before it begins, so a stop either waits for it or refuses it. A stop that runs out of
  * time unloads nothing: a backend may still be executing.
  */
 #include "core/server/server.h"
@@ -37,14 +37,14 @@
 
 enum {
     DRAIN_LEVEL = 300,
-    CONTROL_THREADS = 16, /* for what loads nothing, at most */
+    CONTROL_THREADS = 16, /* at most, for jobs that load nothing */
 };
 
-/* Who works for the server itself is counted as a request is, and ends in a moment, also where
- * requests have no time at all. */
+/* A thread that works for the server itself counts as a request, and ends in a moment, even when
+ * requests have no time left. */
 #define MOMENT_NS (200 * NS_PER_MS)
 
-/* The end of a sequence is no event for a stop that waits: it looks. */
+/* A stop gets no event for the end of a sequence, so it looks again and again. */
 #define SEQUENCES_LOOK_NS (10 * NS_PER_MS)
 
 const char *server_id(const struct server *s)
@@ -55,7 +55,7 @@ const char *server_id(const struct server *s)
 const char *server_version(const struct server *s)
 {
     (void)s;
-    /* The release of the reference whose protocol this is, and our own as build metadata. */
+    /* The release of the reference whose protocol this is, with our own as build metadata. */
     return "2.73.0+conch." CONCH_VERSION;
 }
 
@@ -73,9 +73,9 @@ const char *const *server_extensions(const struct server *s)
     return extensions;
 }
 
-/* ------------------------------------------------------------------------------------- start */
+/* ---- Start ----------------------------------------------------------------------------------- */
 
-/* What is wrong with the options as a whole. */
+/* Finds contradictions between options. */
 static struct status *check_options(const struct server_options *o)
 {
     if (o->n_repositories == 0)
@@ -89,8 +89,8 @@ static struct status *check_options(const struct server_options *o)
 }
 
 /*
- * With exit-on-error=false a repository that is not there leaves a server that is neither live nor
- * ready, which says so to whoever asks (reference/behaviours §2.7).
+ * With exit-on-error=false a missing repository gives a server that is neither live nor ready, and
+ * reports why (reference/behaviours §2.7).
  */
 static struct status *open_repositories(struct server *s)
 {
@@ -135,7 +135,7 @@ void server_services_init(struct server *s)
     };
 }
 
-/* Each model that somebody wants to know of is asked; is there any? */
+/* Asks each model about which a client wants to know; returns whether there is any. */
 static bool ask_wanted_models(struct readiness_watch *w)
 {
     struct server *s = CONTAINER_OF(w, struct server, readiness_watch);
@@ -155,7 +155,7 @@ struct status *server_create(const struct server_options *options, struct server
         return st;
 
     struct server *s = mem_zalloc(sizeof(*s));
-    thread_keep_mask(); /* backends and their children see that of whoever makes the server */
+    thread_keep_mask(); /* backends and their children get the server's maker's mask */
     log_start();
     s->options = server_options_copy(options);
     s->clock = options->clock ? options->clock : clock_real();
@@ -192,7 +192,7 @@ struct status *server_create(const struct server_options *options, struct server
     return NULL;
 }
 
-/* All models have been tried: the server's next state, unless somebody stops it at this moment. */
+/* All models have been tried: sets the server's next state, unless a stop has begun. */
 static struct status *enter_next_state(struct server *s, struct status *st)
 {
     if (st && !s->options->exit_on_error) {
@@ -279,7 +279,7 @@ struct status *server_new(const struct server_options *options, struct server **
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------ stop */
+/* ---- Stop ------------------------------------------------------------------------------------ */
 
 void server_set_exit_timeout(struct server *s, unsigned int seconds)
 {
@@ -293,7 +293,7 @@ static unsigned int seconds_left(const struct server *s, uint64_t deadline_ns)
                                  : (unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S);
 }
 
-/* Waits until no model has a request inside; a line per second says what is still there. */
+/* Waits until no model has a request inside; a line per second has those that are left. */
 static bool drain_requests(struct server *s, uint64_t deadline_ns)
 {
     uint64_t tick_ns = clock_now_ns(s->clock), last_ns = MAX(deadline_ns, tick_ns + MOMENT_NS);
@@ -304,7 +304,7 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
         unsigned int seen = s->n_drained;
         mutex_unlock(&s->drain_mu);
 
-        /* Sequences have until the end of the time, if somebody is left who can go on with them. */
+        /* Sequences have until the deadline, if a client is left that can continue them. */
         bool waits = clock_now_ns(s->clock) < deadline_ns && !atomic_load(&s->no_sequences);
         size_t n_open, n = repository_inflight(s->repository, at_tick, waits, &n_open);
         if (at_tick) {
@@ -312,8 +312,8 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
                      seconds_left(s, deadline_ns), n);
             tick_ns += NS_PER_S;
         }
-        /* Under the lock, which whoever ended the last one has: it has let go of the server then.
-         */
+        /* The thread that ended the last request holds this lock, and is done with the server
+         * when it unlocks it. */
         mutex_lock(&s->drain_mu);
         mutex_unlock(&s->drain_mu);
         if (n == 0 && n_open == 0)
@@ -331,7 +331,7 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
     }
 }
 
-/* It is about to end: server_load() is over, or has never begun. */
+/* The load thread is about to end: server_load() is over, or has never begun. */
 static void join_load_thread(struct server *s)
 {
     mutex_lock(&s->drain_mu);
@@ -355,8 +355,8 @@ static bool is_loading(struct server *s)
     return loading;
 }
 
-/* Waits until no thread loads models; what a backend is busy with cannot be ended from here. A line
- * per second says which models those are. */
+/* Waits until no thread loads models; a backend's work cannot be ended from here. A line per
+ * second has those models. */
 static bool await_loading(struct server *s, uint64_t deadline_ns)
 {
     for (uint64_t tick_ns = clock_now_ns(s->clock); is_loading(s);) {
@@ -392,10 +392,10 @@ static struct status *stop_models(struct server *s)
     if (!await_loading(s, deadline_ns))
         return exit_timeout_error();
     log_info("Waiting for in-flight requests to complete.");
-    repository_stop(s->repository); /* what has become READY since */
+    repository_stop(s->repository); /* models that have become READY since */
     if (!drain_requests(s, deadline_ns))
         return exit_timeout_error();
-    if (atomic_load(&s->is_kept)) /* the log has said why */
+    if (atomic_load(&s->is_kept)) /* the log has the reason */
         return exit_timeout_error();
     log_info("All models are stopped, unloading models");
     repository_unload_all(s->repository);
@@ -424,7 +424,7 @@ void server_keep(struct server *s)
     atomic_store(&s->is_kept, true);
 }
 
-/* What becomes of the stop that is under way. */
+/* Waits for the result of the stop in progress. */
 static struct status *await_stop_locked(struct server *s)
 {
     unsigned int seen = s->n_stops;
@@ -453,7 +453,7 @@ struct status *server_stop(struct server *s)
     status_free(s->stop_error);
     s->stop_error = status_ref(st);
     cond_broadcast(&s->drained);
-    mutex_unlock(&s->drain_mu); /* whoever has waited may free the server from here on */
+    mutex_unlock(&s->drain_mu); /* a thread that has waited may free the server from here on */
     return st;
 }
 
@@ -467,13 +467,13 @@ void server_free(struct server *s)
     readiness_watch_end(&s->readiness_watch);
     repository_free(s->repository);
     deadline_timers_done(&s->deadline_timers);
-    helpers_done(&s->helpers); /* whom timers have posted to */
+    helpers_done(&s->helpers); /* timers have posted to them */
     readiness_watch_done(&s->readiness_watch);
     embedder_budgets_free(s->embedder_budgets);
     watchdog_done(&s->watchdog);
     backend_registry_done(&s->backends);
     machine_free(s->machine);
-    thread_pools_trim(); /* what requests of the C API have left */
+    thread_pools_trim(); /* blocks of requests of the C API */
     status_free(s->stop_error);
     budget_unref(s->budget);
     cond_done(&s->drained);
@@ -488,7 +488,7 @@ struct budget *server_budget(struct server *s)
     return s->budget;
 }
 
-/* --------------------------------------------------------------------------------- questions */
+/* ---- Questions ------------------------------------------------------------------------------- */
 
 static struct status *refuse_when_exiting(struct server *s)
 {
@@ -497,7 +497,8 @@ static struct status *refuse_when_exiting(struct server *s)
     return NULL;
 }
 
-/* Whoever asks while models come up is told of those that are there (reference/behaviours §2.9). */
+/* A question while models load is answered for those that are loaded (reference/behaviours
+ * §2.9). */
 static struct status *refuse_unless_serving(struct server *s)
 {
     int state = atomic_load(&s->state);
@@ -550,7 +551,7 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
     return repository_progress(s->repository, max_rows, ret);
 }
 
-/* ---- Models that come and go ----------------------------------------------------------------- */
+/* ---- Changes of models ----------------------------------------------------------------------- */
 
 struct control *server_control(struct server *s)
 {
@@ -562,7 +563,7 @@ struct control *server_helpers(struct server *s)
     return helpers_control(&s->helpers);
 }
 
-/* A stop waits from here on until end_change(); or it is too late for one. */
+/* A stop waits from here on until end_change(); or the change is too late and refused. */
 static struct status *begin_change(struct server *s, enum control_mode mode)
 {
     mutex_lock(&s->drain_mu);
@@ -790,8 +791,8 @@ struct status *server_infer(struct server *s, struct request *r)
     r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
     request_begin(r);
     trace_begin(r);
-    /* Counted in first, then asked: so an unload either waits for this request, or it is refused
-     * (model_stop()). */
+    /* Counted first, then checked: so an unload either waits for this request, or the request is
+     * refused (model_stop()). */
     if (UNLIKELY(atomic_load(&m->stopping)))
         st = request_too_late(r);
     else

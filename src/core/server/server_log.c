@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a start tells in the log when all models have been tried: the tables, with the rows that the
- * reference has, and a line with the outcome. And what a stop waits for that comes before that.
+ * The log lines of a start when all models have been tried: the tables, with the rows of the
+ * reference, and a line with the result. Also the wait of a stop for the start.
  */
 #include <stdio.h>
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A source is a reference to a model's folder, in a repository or in a temporary folder of this
- * process. Most of the file is about the latter: making it, filling it, and removing what a server
- * left that was killed.
+ * process. Most of the file handles temporary folders: it makes and fills them, and removes those
+ * that a killed server left.
  *
  * Sources are counted atomically. The one folder with all temporary ones is under `temporary.mu`;
- * its lock file stays locked as long as there are any (`n_roots`), so that no other server removes
- * them.
+ * its lock file stays locked while there are any (`n_roots`), so that no other server removes them.
  */
 #include "core/storage/source.h"
 
@@ -48,7 +47,8 @@ struct status *source_fetch(struct source *s)
     return s->directory ? NULL : storage_fetch(s->storage, s->folder, &s->directory);
 }
 
-/* By their full paths: a folder may be "group/digits" of one storage and "digits" of another. */
+/* Compared by their full paths: a folder may be "group/digits" of one storage and "digits" of
+ * another. */
 bool source_is_same_folder(const struct source *a, const struct source *b)
 {
     char *path_a = storage_path(a->storage, a->folder);
@@ -62,9 +62,9 @@ bool source_is_same_folder(const struct source *a, const struct source *b)
 /* ---- Temporary folders ---------------------------------------------------------------------- */
 
 /*
- * All of this process lie in one folder, TMPDIR/conch-model-XXXXXX, whose file .lock is locked as
- * long as the folder is in use: a server that is killed leaves one without a lock, and the next
- * one removes it (source_sweep()).
+ * All temporary folders of this process lie in one folder, TMPDIR/conch-model-XXXXXX. Its file
+ * .lock is locked while the folder is in use. A killed server leaves a folder without a lock, and
+ * the next one removes it (source_sweep()).
  */
 #define PREFIX    "conch-model-"
 #define LOCK_NAME ".lock"
@@ -76,9 +76,9 @@ static struct {
     /* Under mu. */
     char *path; /* NULL: there is none */
     int lock_fd;
-    size_t n_roots; /* in it */
+    size_t n_roots; /* folders in it */
     unsigned long long next;
-    bool has_rest; /* something in it could not be removed */
+    bool has_rest; /* part of it could not be removed */
 } temporary = {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = TEMPORARY_LEVEL, .name = "temporary"},
 };
@@ -89,10 +89,10 @@ static const char *temporary_parent(void)
     return parent && parent[0] ? parent : "/tmp";
 }
 
-/* Of remove_tree(), on this thread. */
+/* The state of remove_tree(), on this thread. */
 static _Thread_local struct {
     const char *what;
-    bool keeps_lock; /* the file of that name, and the folder that it is in */
+    bool keeps_lock; /* that file stays, and its folder */
     bool has_rest;
 } removal;
 
@@ -103,7 +103,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     if (removal.keeps_lock &&
         (place->level == 0 || (place->level == 1 && strcmp(path + place->base, LOCK_NAME) == 0)))
         return 0;
-    if (type != FTW_DNR && remove(path) == 0) /* what cannot be read may be empty, and is told */
+    if (type != FTW_DNR && remove(path) == 0) /* an unreadable folder may be empty */
         return 0;
     int why = type == FTW_DNR && rmdir(path) == 0 ? 0 : errno;
     if (why) {
@@ -113,7 +113,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return 0;
 }
 
-/* False: something of it is still there, and the log says what and why. */
+/* False: some of it is left, and the log has the reason. */
 static bool remove_tree(const char *root, bool keeps_lock, const char *what)
 {
     enum { MAX_OPEN = 16 };
@@ -127,19 +127,19 @@ static bool remove_tree(const char *root, bool keeps_lock, const char *what)
     return !removal.has_rest;
 }
 
-/* The lock's file goes when nothing else is left: as long as it is there somebody may try again. */
+/* The lock's file is removed last: while it exists, another server may try again. */
 static bool remove_temporary(const char *path, const char *what)
 {
     return remove_tree(path, true, what) && remove_tree(path, false, what);
 }
 
-/* The lock of a folder; -1: there is none, or errno says why it cannot be had. */
+/* Locks a folder; -1: there is none, or errno has the reason. */
 static int lock_folder(const char *folder, int flags, int operation)
 {
     char *name = mem_printf("%s/" LOCK_NAME, folder);
     struct stat info, now;
     int fd = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0600);
-    /* Whoever sweeps may have been faster: then the file is not the one by that name any more. */
+    /* Another server may have swept it first: then the name belongs to another file. */
     bool fine = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
                 flock(fd, operation) == 0 && stat(name, &now) == 0 && now.st_ino == info.st_ino &&
                 now.st_dev == info.st_dev;
@@ -181,14 +181,14 @@ static struct status *make_temporary_locked(void)
                       temporary_parent());
 }
 
-/* When the last one goes, so does the folder of them all. */
+/* With the last folder the one of all is removed, too. */
 static void remove_temporary_root(char *root)
 {
     bool removed = remove_tree(root, false, "which came with a load request");
     mutex_lock(&temporary.mu);
     temporary.has_rest |= !removed;
     if (--temporary.n_roots == 0) {
-        /* With a rest in it the next server may try; the lock's file says that it may. */
+        /* If something is left, the next server may try, which the lock's file allows. */
         if (!temporary.has_rest)
             remove_temporary(temporary.path, "which had files of load requests");
         close(temporary.lock_fd);
@@ -222,7 +222,7 @@ static struct status *make_root(char **ret_root)
     return st;
 }
 
-/* One that nobody has locked, and that is ours. */
+/* Removes a folder that is not locked, and belongs to our user. */
 static void sweep_one(const char *path)
 {
     struct stat info;
@@ -230,7 +230,7 @@ static void sweep_one(const char *path)
         return;
     int fd = lock_folder(path, 0, LOCK_EX | LOCK_NB);
     if (fd < 0) {
-        if (errno != ENOENT && errno != EWOULDBLOCK) /* no lock: not ours; locked: somebody's */
+        if (errno != ENOENT && errno != EWOULDBLOCK) /* no lock: not ours; or in use */
             log_warn("cannot tell whether '%s' is left of a server that was killed: %s", path,
                      strerror(errno));
         return;
@@ -332,7 +332,7 @@ out:
     return st;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- All kinds of source --------------------------------------------------------------------- */
 
 void source_ref(struct source *s)
 {

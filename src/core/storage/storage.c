@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is the same for all kinds of storage: opening by location, names in messages, and checks
- * that are made of the operations of the kind. A kind of its own is in a file of its own
- * (storage_local.c).
+ * The common part of all kinds of storage: opening by location, names in messages, and checks that
+ * use the operations of a kind. Each kind is in a file of its own (storage_local.c).
  */
 #include "core/storage/storage.h"
 
@@ -14,7 +13,7 @@
 
 enum { MAX_FOLDERS_BELOW = 32 };
 
-/* Object stores, which this program does not have. */
+/* Object stores, which this program does not support. */
 static const struct {
     const char *scheme, *build_option;
 } object_stores[] = {
@@ -105,7 +104,7 @@ struct status *storage_read_named(const struct storage *s, const char *folder, c
     return st;
 }
 
-/* What is below a folder, which is itself one of `depth` that lie one in the other. */
+/* Checks the contents of a folder, which is `depth` folders deep itself. */
 static struct status *check_below(const struct storage *s, const char *folder, int depth)
 {
     struct file_list list;

@@ -3,10 +3,10 @@
  * A repository in a folder of this machine.
  *
  * Links must stay in the repository. Each file is opened first, and the kernel is asked where the
- * open file is: nothing can be exchanged between the question and the use, links within the
- * repository are fine however they are written (openat2() would refuse absolute ones), and no
- * particular kernel is needed. What is only looked at, or a folder, is opened without being read
- * (O_PATH). Backends open the files of a model themselves, by path; scan.c has looked at those.
+ * open file is: so nothing can be exchanged between the check and the use, links within the
+ * repository are right however they are written (openat2() would refuse absolute ones), and no
+ * particular kernel is needed. A file that is only examined, or a folder, is opened without reading
+ * (O_PATH). Backends open the files of a model themselves, by path; scan.c has checked those.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -48,7 +48,7 @@ static struct status *find_root(const char *root, char **ret_real)
     return st;
 }
 
-/* Names the first link on the way that leads out. */
+/* Names the first link on the path that leads out. */
 static struct status *refuse_link_out(const struct storage *s, const char *path, const char *real,
                                       const char *real_root)
 {
@@ -111,8 +111,7 @@ static struct status *open_inside(const struct storage *s, const char *path, con
     return NULL;
 }
 
-/* Nothing is at the end of the name; a link that is there all the same was meant to be something.
- */
+/* The name leads to nothing; if it is a link all the same, it is a broken one, and an error. */
 static struct status *check_dangling(const char *name)
 {
     char to[PATH_MAX];

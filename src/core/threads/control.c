@@ -2,10 +2,10 @@
 /*
  * First the choice of the next job, by kind and by key; then the threads that run the jobs.
  *
- * Everything is under control.mu, but for a job itself and the start of a thread. While a job
- * could run, some thread is about to look for it: one that is starting, the first thread, which is
- * woken, or a busy one when its job is over. So posting never waits for a thread. The first thread
- * stays until control_stop(); the others end when there is nothing for them to do.
+ * All state is under control.mu, except a job itself and the start of a thread. While a job could
+ * run, some thread is about to look for it: one that is starting, the first thread, which is woken,
+ * or a busy one after its job. So posting never waits for a thread. The first thread stays until
+ * control_stop(); the others end when there is no job.
  */
 #include "core/threads/control.h"
 
@@ -19,14 +19,13 @@ enum { CONTROL_LEVEL = 870 };
 /* ---- Which job is next ---------------------------------------------------------------------- */
 
 /*
- * The first job of each key is ready, or at work; the others of that key stand behind it. So a look
- * for the next job takes the first that is ready, and a new one finds its line by a hash, however
- * many wait.
+ * The first job of each key is ready, or running; later jobs of that key wait behind it. So a
+ * thread takes the first ready job, and a new job finds its line by a hash, however many wait.
  */
 
 static uint64_t hash_key(const char *key)
 {
-    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a; who chooses names may load models anyway */
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a; naming models needs the right to load */
     for (; *key; key++)
         hash = (hash ^ (unsigned char)*key) * 0x100000001b3;
     return hash ^ hash >> 32;
@@ -59,7 +58,7 @@ static void open_line_locked(struct control *c, struct control_line *line, const
     list_push(bucket_of(c, hash), &line->link);
 }
 
-/* Another one stands at the head of the line. */
+/* Gives the line another head: a job, or the thread that runs it. */
 static void take_line_over_locked(struct control *c, struct control_line *to, const char *key,
                                   struct control_line *from)
 {
@@ -81,7 +80,7 @@ static void add_job_locked(struct control *c, struct control_job *job)
     list_push(line ? &line->behind : &c->ready[job->is_load], &job->link);
 }
 
-/* The next one of the key that a thread has worked for. */
+/* Makes the next job of the key ready, after one has run. */
 static void advance_line_locked(struct control *c, struct control_line *line)
 {
     struct list *link = list_pop(&line->behind);
@@ -110,7 +109,7 @@ static struct control_job *next_job_locked(struct control *c)
 
 static void run_control_thread(void *arg);
 
-/* A slot for one more thread. */
+/* Returns a slot for one more thread. */
 static struct control_thread *find_free_thread_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
@@ -122,12 +121,12 @@ static struct control_thread *find_free_thread_locked(struct control *c)
     return NULL;
 }
 
-/* Without the lock: whoever posts does not wait for it, nor for a thread that ends. */
+/* Without the lock: a post waits neither for it nor for a thread that ends. */
 static struct status *start_control_thread(struct control_thread *t, bool has_ended)
 {
     struct control *c = t->control;
     if (has_ended)
-        thread_join(&t->thread); /* it has nothing left to do, not even with mu */
+        thread_join(&t->thread); /* it has no work left, and does not lock mu any more */
     struct status *st = thread_start(&t->thread, "control", run_control_thread, t);
     mutex_lock(&c->mu);
     if (st) {
@@ -154,12 +153,12 @@ static struct status *start_one_and_unlock(struct control *c)
     return t ? start_control_thread(t, has_ended) : NULL;
 }
 
-/* A job that can run now gets a thread, unless one is about to look. */
+/* Ensures that a job that can run now has a thread, or that one is about to look. */
 static void ensure_thread_and_unlock(struct control *c)
 {
     mutex_assert_held(&c->mu);
     if (next_job_locked(c) && !c->is_idle && c->n_starting == 0) {
-        status_free(start_one_and_unlock(c)); /* without it a busy thread comes by later */
+        status_free(start_one_and_unlock(c)); /* without a new thread a busy one looks later */
         return;
     }
     if (c->is_idle && next_job_locked(c))
@@ -167,7 +166,7 @@ static void ensure_thread_and_unlock(struct control *c)
     mutex_unlock(&c->mu);
 }
 
-/* A load that waits for a warm-up does not keep another from its thread. */
+/* A load that waits for a warm-up does not keep another load from its thread. */
 static void lend_load_slot(struct load_slot *p)
 {
     struct control *c = CONTAINER_OF(p, struct control_thread, slot)->control;
@@ -188,7 +187,7 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
 {
     struct control *c = t->control;
     bool is_load = job->is_load;
-    /* The job may free itself while it runs: from here on the thread stands for it in its line. */
+    /* The job may free itself while it runs: from here on the thread replaces it in its line. */
     char *key = job->key ? mem_strdup(job->key) : NULL;
     list_remove(&job->link);
     c->n_waiting--;
@@ -199,7 +198,7 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
     t->slot.lend = lend_load_slot;
     t->slot.take_back = take_load_slot_back;
     load_slot_set(is_load ? &t->slot : NULL);
-    job->run(job); /* which may end it */
+    job->run(job); /* may free the job */
     load_slot_set(NULL);
     mutex_lock(&c->mu);
     c->n_busy[is_load]--;
@@ -214,7 +213,7 @@ static void run_control_thread(void *arg)
     struct control *c = t->control;
     bool stays = t == &c->threads[0];
     mutex_lock(&c->mu);
-    c->n_starting--; /* it looks now; whoever takes a job sees to the next one */
+    c->n_starting--; /* it looks now, and then ensures that the next job has a thread */
     for (;;) {
         struct control_job *job = next_job_locked(c);
         if (job) {

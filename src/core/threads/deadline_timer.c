@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One thread per server waits for the next timer and calls it, without deadline_timers.mu;
- * `running` says whose call runs, so that deadline_timer_done() can wait for its end. `at_ns`
+ * `running` is the timer in its call, so that deadline_timer_done() can wait for its end. `at_ns`
  * repeats the timer's time: a caller that needs nothing earlier sees that without the lock.
  */
 #include "core/threads/deadline_timer.h"
@@ -31,7 +31,7 @@ void deadline_timers_done(struct deadline_timers *set)
     mutex_done(&set->mu);
 }
 
-/* One timer is due. Lets go of mu meanwhile, and the timer may be gone afterwards. */
+/* Calls a timer that is due. Unlocks mu meanwhile; the timer may be freed afterwards. */
 static void call_due_timer(struct timer *timer)
 {
     struct deadline_timer *t = CONTAINER_OF(timer, struct deadline_timer, timer);
@@ -77,8 +77,8 @@ struct status *deadline_timer_init(struct deadline_timer *t, struct deadline_tim
 void deadline_timer_fire_by(struct deadline_timer *t, uint64_t at_ns)
 {
     /*
-     * Relaxed: the caller holds the lock of what the timer's function looks at. If that runs just
-     * now, it has either not looked yet, or this thread's lock came after it, and sees UINT64_MAX.
+     * Relaxed: the caller holds the lock of the timer's function. If that function runs now, either
+     * it has not taken the lock yet, or this thread took it later, and sees UINT64_MAX.
      */
     if (LIKELY(atomic_load_explicit(&t->at_ns, memory_order_relaxed) <= at_ns))
         return;
@@ -100,7 +100,7 @@ void deadline_timer_done(struct deadline_timer *t)
     if (!set)
         return;
     mutex_lock(&set->mu);
-    t->ending = true; /* its function may be about to set it anew */
+    t->ending = true; /* its function may be about to set it again */
     timers_clear(&set->timers, &t->timer);
     while (set->running == t)
         cond_wait(&set->changed, &set->mu);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A control that starts when it is first needed. `has_threads` becomes true once, under
- * helpers.mu, and is read without it. Where the system has no room for a thread, the job runs on
- * the caller's.
+ * A control that starts when it is first needed. `has_threads` becomes true once, under helpers.mu,
+ * and is read without it. Where the system has no memory for a thread, the job runs on the
+ * caller's.
  */
 #include "core/threads/helpers.h"
 
@@ -29,8 +29,7 @@ void helpers_done(struct helpers *h)
 
 struct control *helpers_control(struct helpers *h)
 {
-    /* acquire: pairs with the store below. An event loop waits for nobody here but the first time.
-     */
+    /* Acquire: pairs with the store below. An event loop waits here only the first time. */
     if (LIKELY(atomic_load_explicit(&h->has_threads, memory_order_acquire)))
         return &h->control;
     struct status *st = NULL;

@@ -32,7 +32,7 @@ void load_slot_take_back(struct load_slot *p)
         p->take_back(p);
 }
 
-/* ---- Many loads at a time ------------------------------------------------------------------- */
+/* ---- Many loads at a time -------------------------------------------------------------------- */
 
 struct slot_of_worker {
     struct load_slot slot;
@@ -57,7 +57,7 @@ static void take_worker_back(struct load_slot *p)
 static void work_with_slot(void *arg, size_t i)
 {
     const struct many_loads *loads = arg;
-    struct load_slot *outer = mine; /* of a control thread that looks at them all */
+    struct load_slot *outer = mine; /* of a control thread that runs all the loads */
     struct slot_of_worker own = {.slot = {.lend = lend_worker, .take_back = take_worker_back},
                                  .worker = parallel_worker_mine()};
     mine = &own.slot;

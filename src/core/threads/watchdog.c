@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An instance may be gone as soon as its execution has ended, and the watchdog learns of it from
- * another thread. So it takes hold of what it sees by setting HELD beside the pointer; who ends an
- * execution that is held waits for the watchdog's lock, under which all of a look is made.
+ * An instance may be freed as soon as its execution has ended, which the watchdog learns from
+ * another thread. So it takes hold of the instance by setting HELD beside the pointer. A thread
+ * that ends an execution that is held waits for the watchdog's lock, under which all of a look is
+ * made.
  *
- * The watchdog parks when nothing has run inline for some ticks. Between "it stores what it runs,
- * and reads `parked`" and "the watchdog stores `parked`, and reads what runs" both could miss each
- * other, as each processor may delay its stores; a fence for that would cost every request. Instead
- * the watchdog looks once more after a time in which no store stays unseen (SETTLE_NS), and only
- * then sleeps for as long as nothing happens.
+ * The watchdog parks when nothing has run inline for some ticks. A thread stores its execution and
+ * reads `parked`; the watchdog stores `parked` and reads the executions. Both could miss each
+ * other, since each processor may delay its stores, and a fence for that would cost every request.
+ * Instead the watchdog looks once more after a time in which every store becomes visible
+ * (SETTLE_NS), and only then sleeps without a limit.
  */
 #include "core/threads/watchdog.h"
 
@@ -23,10 +24,10 @@
 
 enum { WATCHDOG_LEVEL = 720 };
 enum { HELD = 1 };
-enum { QUIET_LOOKS = 5 }; /* so many without an inline execution make it park */
+enum { QUIET_LOOKS = 5 }; /* after this many without an inline execution it parks */
 #define SETTLE_NS (50 * NS_PER_MS)
-/* Between two looks at the same execution, and how much of that a thread that computes has had a
- * CPU for, at least. */
+/* The time between two looks at the same execution, and the least part of it for which a
+ * computing thread has had a CPU. */
 #define AGAIN_NS   (WATCHDOG_LIMIT_NS / 2)
 #define AT_WORK_NS (AGAIN_NS - NS_PER_MS / 2)
 
@@ -53,12 +54,12 @@ void watchdog_done(struct watchdog *d)
     mutex_done(&d->mu);
 }
 
-/* ---- What it sees ---------------------------------------------------------------------------- */
+/* ---- A look ---------------------------------------------------------------------------------- */
 
-/* Of another thread of this process, which is inside an execution. */
+/* Returns the CPU time of another thread of this process, which is inside an execution. */
 static uint64_t cpu_ns_of(pid_t tid)
 {
-    /* How the system names the clock of a thread's CPU time; see clock_getcpuclockid(3). */
+    /* The system's name for the clock of a thread's CPU time; see clock_getcpuclockid(3). */
     clockid_t clock = (clockid_t)((~(unsigned int)tid << 3) | 6);
     struct timespec ts;
     if (clock_gettime(clock, &ts) != 0)
@@ -66,7 +67,8 @@ static uint64_t cpu_ns_of(pid_t tid)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* It waits for something else than a CPU; also when the system does not say. */
+/* Does the thread wait for something other than a CPU? True also if the system does not report
+ * it. */
 static bool is_asleep(pid_t tid)
 {
     char path[64], state = 'S';
@@ -78,20 +80,20 @@ static bool is_asleep(pid_t tid)
     ssize_t n = read(fd, line, sizeof(line) - 1);
     close(fd);
     line[MAX(n, 0)] = '\0';
-    /* "123 (name) R …"; our threads' names have no parenthesis, those of an embedder's may. */
+    /* "123 (name) R …"; our threads' names have no parenthesis, an embedder's may. */
     const char *end = strrchr(line, ')');
     if (end && end[1] == ' ')
         state = end[2];
     return state != 'R';
 }
 
-/* The execution lasts too long by the clock. Has it, by what its thread did? */
+/* The execution lasts too long by the clock. Has its thread used, or slept, that time itself? */
 static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 {
     return cpu_ns_of(tid) - w->cpu_ns >= AT_WORK_NS || is_asleep(tid);
 }
 
-/* When it is to be looked at again. */
+/* Returns when the execution is to be looked at again. */
 static uint64_t look_at_execution(const struct watchdog *d, struct inline_watch *w,
                                   struct instance *in, uint64_t now_ns)
 {
@@ -123,7 +125,7 @@ static bool look_at_watches_locked(struct watchdog *d, uint64_t last_ns, uint64_
         struct inline_watch *w = LIST_ENTRY(link, struct inline_watch, link);
         uintptr_t seen = atomic_load_explicit(&w->instance, memory_order_relaxed);
         active |= seen || atomic_load_explicit(&w->since_ns, memory_order_relaxed) >= last_ns;
-        /* Acquire: what the thread wrote before it stored the pointer. */
+        /* Acquire: sees the thread's writes before its store of the pointer. */
         if (!seen ||
             !atomic_compare_exchange_strong_explicit(&w->instance, &seen, seen | HELD,
                                                      memory_order_acquire, memory_order_relaxed))
@@ -136,7 +138,7 @@ static bool look_at_watches_locked(struct watchdog *d, uint64_t last_ns, uint64_
     return active;
 }
 
-/* ---- When it looks --------------------------------------------------------------------------- */
+/* ---- The time of looks ----------------------------------------------------------------------- */
 
 static void sleep_locked(struct watchdog *d, uint64_t until_ns)
 {
@@ -194,14 +196,14 @@ struct status *watchdog_start(struct watchdog *d)
 static void unpark_watchdog(struct watchdog *d)
 {
     if (!atomic_exchange(&d->parked, false))
-        return; /* somebody else does */
+        return; /* another thread does */
     mutex_lock(&d->mu);
     void *asleep = sleeper_rouse(&d->sleeper);
     mutex_unlock(&d->mu);
     sleeper_wake(asleep);
 }
 
-/* ---- Who is watched -------------------------------------------------------------------------- */
+/* ---- The watched threads --------------------------------------------------------------------- */
 
 void inline_watch_open(struct inline_watch *w, struct watchdog *d)
 {
@@ -230,7 +232,7 @@ void inline_watch_begin(struct inline_watch *w, struct instance *in, uint64_t no
         atomic_store_explicit(&w->tid, gettid(), memory_order_relaxed);
     atomic_store_explicit(&w->since_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&w->instance, (uintptr_t)in, memory_order_release);
-    /* The compiler keeps the order; of the processor see above. */
+    /* The compiler keeps the order; the top of the file says why the processor need not. */
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&w->dog->parked, memory_order_relaxed)))
         unpark_watchdog(w->dog);
@@ -240,7 +242,7 @@ void inline_watch_end(struct inline_watch *w)
 {
     if (!w->dog)
         return;
-    /* Acquire and release: the watchdog is done with the instance, or does not begin. */
+    /* Acquire and release: the watchdog is done with the instance, or has not begun. */
     if (LIKELY(!(atomic_exchange_explicit(&w->instance, 0, memory_order_acq_rel) & HELD)))
         return;
     mutex_lock(&w->dog->mu);

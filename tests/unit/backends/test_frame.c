@@ -235,8 +235,8 @@ static void a_failed_request_does_not_fail_the_others(void **state)
     TRITONBACKEND_Request r[3];
 
     (void)state;
-    load("{\"max_batch_size\": 8}");
     frame.repeat_alone = true;
+    load("{\"max_batch_size\": 8}");
     refused = 2;
     execute(r);
     assert_int_equal(n_executed, 4);
