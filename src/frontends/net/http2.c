@@ -352,9 +352,10 @@ static void process_input(struct http2 *h, const char *bytes, size_t n_bytes)
     http2_refill(h);
 }
 
+/* Also for the connection to see that it is over, which may need no output: GOAWAY has come. */
 static void want_output(struct http2 *h)
 {
-    if (!h->failed && nghttp2_session_want_write(h->ng))
+    if (!h->failed && (nghttp2_session_want_write(h->ng) || !nghttp2_session_want_read(h->ng)))
         h->session.on_output(&h->session);
 }
 

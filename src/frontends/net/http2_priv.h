@@ -157,6 +157,7 @@ struct frame_walk {
     bool in_head;                  /* the head of a stream has begun, its end must still come … */
     bool ends_head;                /* … with the rest of this frame */
     uint32_t last_id;              /* of the newest stream */
+    uint32_t gap_begin, gap_end;   /* numbers that were left out, the last ones */
     uint32_t ended_ids[ENDED_IDS]; /* streams whose client's side has ended, the last ones */
     unsigned int next_ended;
     uint32_t late_id; /* a stream for which more has come after that; 0: none */

@@ -79,17 +79,49 @@ static bool is_ended(const struct frame_walk *w, uint32_t id)
     return is;
 }
 
-/* DATA or HEADERS. */
-static bool count_content(struct http2 *h, uint32_t id, bool ends)
+/* DATA of a stream that the client has ended is answered with RST_STREAM. */
+static bool count_data(struct http2 *h, uint32_t id, uint32_t length, bool ends)
 {
-    struct frame_walk *w = &h->walk;
-    if (UNLIKELY(is_ended(w, id))) {
-        w->late_id = id;
+    h->credit_bytes -= length;
+    if (length == 0 && !ends && !http2_count_waste(h, HTTP2_WASTE_EMPTY))
+        return false;
+    if (UNLIKELY(is_ended(&h->walk, id))) {
+        h->walk.late_id = id;
         return http2_count_waste(h, HTTP2_WASTE_OTHER);
     }
     if (ends)
-        note_ended(w, id);
+        note_ended(&h->walk, id);
     return true;
+}
+
+/*
+ * A stream's number is larger than those before it. The numbers that a client has left out are of
+ * closed streams, and nghttp2 cannot tell them from streams that were there.
+ */
+static bool count_headers(struct http2 *h, uint32_t id, uint8_t flags)
+{
+    struct frame_walk *w = &h->walk;
+    w->in_head = true;
+    w->ends_head = flags & NGHTTP2_FLAG_END_HEADERS;
+    if (UNLIKELY(is_ended(w, id))) {
+        http2_note_fault(h, HTTP2_STREAM_CLOSED, "HEADERS of a stream that has ended");
+        return false;
+    }
+    if (flags & NGHTTP2_FLAG_END_STREAM)
+        note_ended(w, id);
+    if (LIKELY(id > w->last_id)) {
+        if (UNLIKELY(id > w->last_id + 2)) {
+            w->gap_begin = w->last_id + 1;
+            w->gap_end = id;
+        }
+        w->last_id = id;
+        return true;
+    }
+    if (id >= w->gap_begin && id < w->gap_end) {
+        http2_note_fault(h, HTTP2_PROTOCOL_ERROR, "HEADERS of a stream that was left out");
+        return false;
+    }
+    return http2_count_waste(h, HTTP2_WASTE_OTHER); /* trailers */
 }
 
 static bool count_frame(struct http2 *h, const uint8_t head[FRAME_HEAD])
@@ -98,24 +130,13 @@ static bool count_frame(struct http2 *h, const uint8_t head[FRAME_HEAD])
     uint32_t id =
         ((uint32_t)head[5] << 24 | (uint32_t)head[6] << 16 | (uint32_t)head[7] << 8 | head[8]) &
         INT32_MAX;
-    bool ends = head[4] & NGHTTP2_FLAG_END_STREAM;
 
     h->walk.left = length;
     switch (head[3]) {
     case NGHTTP2_DATA:
-        h->credit_bytes -= length;
-        if (length == 0 && !ends && !http2_count_waste(h, HTTP2_WASTE_EMPTY))
-            return false;
-        return count_content(h, id, ends);
+        return count_data(h, id, length, head[4] & NGHTTP2_FLAG_END_STREAM);
     case NGHTTP2_HEADERS:
-        h->walk.in_head = true;
-        h->walk.ends_head = head[4] & NGHTTP2_FLAG_END_HEADERS;
-        if (!count_content(h, id, ends))
-            return false;
-        if (id <= h->walk.last_id) /* trailers */
-            return http2_count_waste(h, HTTP2_WASTE_OTHER);
-        h->walk.last_id = id;
-        return true;
+        return count_headers(h, id, head[4]);
     case NGHTTP2_RST_STREAM:
         note_ended(&h->walk, id);
         return http2_count_waste(h, HTTP2_WASTE_RESET);

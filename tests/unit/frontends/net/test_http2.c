@@ -420,13 +420,64 @@ static void frames_after_the_end_are_errors(void **state)
             h2c_pump(&p->c);
         }
         p->d.n_out = 0;
-        (void)(i % 2 ? h2_feed(&p->d, data, 10) : h2_feed(&p->d, head, 10));
-        h2_flush(&p->d);
-        assert_int_equal(p->d.n_out, 13);
-        assert_memory_equal(p->d.out, "\0\0\4\3\0\0\0\0\1\0\0\0\5", 13); /* STREAM_CLOSED */
-        p->d.n_out = 0;
+        if (i % 2) {
+            (void)h2_feed(&p->d, data, 10);
+            h2_flush(&p->d);
+            assert_int_equal(p->d.n_out, 13);
+            assert_memory_equal(p->d.out, "\0\0\4\3\0\0\0\0\1\0\0\0\5", 13);
+            p->d.n_out = 0;
+        } else {
+            (void)h2_feed(&p->d, head, 10);
+            h2_flush(&p->d);
+            h2c_read(&p->c);
+            assert_int_equal(p->c.n_goaways, 1);
+            assert_int_equal(p->c.goaway_code, HTTP2_STREAM_CLOSED);
+        }
         end_pair(p);
     }
+}
+
+/* A number that was left out is never a stream's again. */
+static void streams_have_rising_numbers(void **state)
+{
+    (void)state;
+    struct pair *p = begin_pair();
+    (void)h2c_post(&p->c, "/later", "x", 1);
+    nghttp2_session_set_next_stream_id(p->c.ng, 7);
+    (void)h2c_post(&p->c, "/later", "x", 1);
+    h2c_pump(&p->c);
+    assert_int_equal(p->d.n_begun, 2);
+    (void)h2_feed(&p->d, "\0\0\1\1\5\0\0\0\3\x83", 10);
+    h2_flush(&p->d);
+    h2c_read(&p->c);
+    assert_int_equal(p->c.n_goaways, 1);
+    assert_int_equal(p->c.goaway_code, HTTP2_PROTOCOL_ERROR);
+    end_pair(p);
+}
+
+static void a_client_that_says_goodbye_is_over(void **state)
+{
+    (void)state;
+    struct pair *p = begin_pair();
+    (void)h2c_post(&p->c, "/later", "x", 1);
+    h2c_pump(&p->c);
+    nghttp2_submit_goaway(p->c.ng, 0, 0, 0xff, NULL, 0);
+    h2c_pump(&p->c);
+    assert_false(http2_protocol.is_over(p->d.session)); /* its stream goes on */
+    h2_answer(&p->d, 0);
+    h2c_pump(&p->c);
+    assert_true(p->c.streams[0].ended);
+    assert_true(http2_protocol.is_over(p->d.session));
+    end_pair(p);
+
+    p = begin_pair();
+    h2c_pump(&p->c);
+    p->d.n_outputs = 0;
+    nghttp2_submit_goaway(p->c.ng, 0, 0, 0, NULL, 0);
+    h2c_pump(&p->c);
+    assert_true(http2_protocol.is_over(p->d.session));
+    assert_true(p->d.n_outputs > 0); /* so that the connection asks */
+    end_pair(p);
 }
 
 static void a_client_that_closes_its_side_is_gone(void **state)
@@ -624,6 +675,8 @@ int main(void)
         cmocka_unit_test(what_is_not_http2_gets_goaway),
         cmocka_unit_test(broken_frames_end_the_connection),
         cmocka_unit_test(frames_after_the_end_are_errors),
+        cmocka_unit_test(streams_have_rising_numbers),
+        cmocka_unit_test(a_client_that_says_goodbye_is_over),
         cmocka_unit_test(a_client_that_closes_its_side_is_gone),
         cmocka_unit_test(refusals_say_goaway),
         cmocka_unit_test(states_are_told),
