@@ -30,12 +30,12 @@ endfunction()
 
 # conch_link_whole(<target>)
 #
-# Links every conch_library() into <target>, all of each: nothing inside refers to the exported ABI,
-# so a linker that takes from an archive what it needs would leave it out.
+# Links every conch_library() whole into <target>: nothing inside refers to the exported ABI, so a
+# linker that takes only needed objects from an archive would leave it out.
 function(conch_link_whole target)
     get_property(libraries GLOBAL PROPERTY CONCH_LIBRARIES)
     foreach(library ${libraries})
         target_sources(${target} PRIVATE $<TARGET_OBJECTS:${library}>)
-        target_link_libraries(${target} PRIVATE ${library})    # for what it depends on
+        target_link_libraries(${target} PRIVATE ${library})    # for its dependencies
     endforeach()
 endfunction()

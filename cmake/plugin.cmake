@@ -4,7 +4,7 @@
 #
 # A backend, cache or repository agent: lib<target>.so from all C files of <folder>, put into <OUT>.
 # It sees only the public headers and its own tree. The ABI's symbols stay undefined and without a
-# DT_NEEDED: they come from whichever server loads it, ours or Triton.
+# DT_NEEDED: they come from the server that loads it, ours or Triton.
 function(conch_plugin target)
     cmake_parse_arguments(ARG "" "DIR;OUT" "DEPS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.c)

@@ -32,8 +32,8 @@ if(CONCH_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# What tools/optimize runs tells the compiler which branches are taken. The counts lie beside the objects,
-# so both builds are made in one folder; what it did not run is built as if there were no counts.
+# The requests of tools/optimize show the compiler which branches are taken. The counts lie beside the objects,
+# so both builds are made in one folder; code that did not run is built as without counts.
 if(CONCH_PROFILE STREQUAL "record")
     add_compile_options(-fprofile-generate -fprofile-update=atomic)
     add_link_options(-fprofile-generate)
@@ -49,17 +49,17 @@ endif()
 set(CONCH_LTO OFF)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT CONCH_SANITIZE AND NOT CONCH_LINES)
     set(CONCH_LTO ON)
-    add_link_options(-fno-lto)    # else the linker's plugin takes every such object as one for LTO
+    add_link_options(-fno-lto)    # otherwise the linker's plugin treats every such object as one for LTO
 endif()
 
-# conch_own_code(<target>): what else holds for what we ship, as opposed to tests.
+# conch_own_code(<target>): further options for the code that we ship, as opposed to tests.
 function(conch_own_code target)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     target_compile_options(${target} PRIVATE "SHELL:-include \"${CMAKE_SOURCE_DIR}/src/base/banned.h\"")
     conch_lto_object(${target})
 endfunction()
 
-# conch_lto_object(<target>), conch_lto_link(<target>): may be, is optimised together with the rest.
+# conch_lto_object(<target>): may be optimised with the whole product; conch_lto_link(<target>): is.
 function(conch_lto_object target)
     if(CONCH_LTO)
         target_compile_options(${target} PRIVATE -flto=auto -ffat-lto-objects)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the tests in Python, and how several processes share them out.
+"""The order of the tests in Python, and how several processes divide them.
 
---shuffle=SEED   files in random order, and the tests of each: what depends on its place fails
-CONCH_CLAIMS     a folder where processes that have been given the same tests say what is theirs: each file is run by
-                 one of them, who runs all of it, since tests of a file have servers in common
+--shuffle=SEED   files in random order, and the tests of each: a test that depends on its position fails
+CONCH_CLAIMS     a folder where processes that got the same tests claim files: each file is run
+                 whole by one of them, since tests of a file share servers
 """
 
 import itertools
@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def by_file(items):
-    """{path: its tests}, all of them, wherever they stand."""
+    """{path: its tests}, all of them, wherever they are."""
     files = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -28,7 +28,7 @@ def pytest_addoption(parser):
     parser.addoption("--shuffle", metavar="SEED", help="run files, and the tests of each, in the random order of this seed")
 
 
-@pytest.hookimpl(tryfirst=True)    # pytest then brings together what has a costly fixture in common
+@pytest.hookimpl(tryfirst=True)    # pytest then groups tests that share a costly fixture
 def pytest_collection_modifyitems(config, items):
     seed = config.getoption("shuffle")
     if seed is None:
@@ -58,7 +58,7 @@ def pytest_runtestloop(session):
     mine = claimed(session.items, folder)
     item = next(mine, None)
     while item:
-        following = next(mine, None)    # whose fixtures the end of this one leaves standing
+        following = next(mine, None)    # whose fixtures the end of this test keeps
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/run is made of; bench/README.md tells the method."""
+"""The parts of bench/run; bench/README.md describes the method."""

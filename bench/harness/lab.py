@@ -27,7 +27,7 @@ class Lab:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def optional(self, make):
-        """What `make` starts, or None, with a line, when it is not there."""
+        """Starts a server by `make`; None, with a line on stderr, if it is not installed."""
         try:
             return make()
         except servers.Missing as missing:

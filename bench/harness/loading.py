@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-The rows about models that are loaded rather than asked: how soon a server is ready, what idle
-models weigh, what a load and an unload take, and whether all of it comes back.
+"""The rows about models that are loaded rather than asked: how soon a server is ready, how much memory idle models use,
+how long a load and an unload take, and whether all memory is freed.
 
 Both servers load the same repository with the same libraries of ours.
 """
@@ -26,7 +25,7 @@ instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 
 
 def repository(lab, n):
-    """n models of the identity backend, and the ONNX model `digits` beside the only one."""
+    """n models of the identity backend, and beside the only one the ONNX model `digits`."""
     folder = lab.folder / "repositories" / f"identity-{n}"
     if not folder.exists():
         for i in range(n):
@@ -50,7 +49,7 @@ def _argv(lab, name, folder, port, flags=()):
 
 
 def _starts(lab, n):
-    """Both servers' starts with n models, as medians: {name: {what: median}}; without those that are missing."""
+    """Starts both servers with n models several times: {name: {what: median}}; a server that is not installed is left out."""
     folder = repository(lab, n)
     seen = {"Conch": [], "Triton": []}
     for turn in range(lab.settings.rounds):
@@ -146,7 +145,7 @@ class Control:
 
 
 def _triton_churn(lab, model, cycles):
-    """Calls of Triton's load and unload; times in µs and memory at a tenth and at the end."""
+    """Loads and unloads in Triton; returns times in µs, and memory at a tenth and at the end."""
     server = servers.triton(lab.root, repository(lab, 1), lab.folder / "triton-explicit.log",
                             lab.settings.server_cpu,
                             ["--model-control-mode=explicit", f"--backend-directory={lab.build / 'backends'}"])
@@ -169,7 +168,7 @@ def _churn(lab, model, cycles, *how):
                                       lab.build / "backends", cycles, *how], f"churn of {model}"))
 
 
-# model, cycles here and at Triton, goal of load and unload in µs, growth of RSS in kB that is still flat
+# model, cycles here and in Triton, goal of load and unload in µs, growth of RSS in kB that still counts as flat
 CHURNS = [("identity_00000", 10000, 1000, 300, 512), ("digits", 1000, 1000, None, 1024)]
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Cells, rounds and medians.
+"""Cells, rounds and medians.
 
-A cell is one server, one request, one number of connections. The cells of a row are measured in
-turn, round after round, so that whatever drifts on the machine falls on all of them alike.
+A cell is one server, one request, one number of connections. The cells of a row are measured in turn, round after
+round, so that a drift of the machine affects all of them alike.
 """
 
 import json
@@ -16,16 +15,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# More foreign CPU time than this share of one core spoils a cell (study, 2.0).
+# More CPU time of other processes than this share of one core spoils a cell (study, 2.0).
 FOREIGN_LIMIT = 0.06
 
-# A turn is so long, and has so much warm-up before.
+# The length of a turn, and of its warm-up.
 TURN_S, TURN_WARMUP_S = 0.25, 0.05
 
-# The like of FOREIGN_LIMIT for a turn, whose figure has ticks of 10 ms in it.
+# As FOREIGN_LIMIT, for a turn, whose figure has ticks of 10 ms in it.
 TURN_FOREIGN_LIMIT = 0.15
 
-# So many come before calls are counted, or as many as come in ten cells.
+# This many requests precede the counting of calls, or as many as ten cells have.
 STEADY_REQUESTS = 1000
 
 
@@ -37,7 +36,7 @@ class Settings:
     retries: int = 4
     server_cpu: int = 0
     client_cpu: int = 1
-    spare_s: float = 240.0      # what waiting for quiet and repeating may cost in the whole run
+    spare_s: float = 240.0      # how long the whole run may wait for quiet and repeat cells
 
 
 @dataclass
@@ -46,8 +45,8 @@ class Cell:
     request: object
     connections: int
     pipeline: int = 1
-    seconds: float = 0.0        # 0 = the settings' own
-    warmup: float = 0.0         # likewise
+    seconds: float = 0.0        # 0: as in the settings
+    warmup: float = 0.0         # 0: as in the settings
     samples: list = field(default_factory=list)
     disturbed: bool = False     # a round was kept although others used the cores
 
@@ -73,7 +72,7 @@ class Cell:
 
 @dataclass
 class Ratio:
-    """What one cell costs by another, turn by turn; each lies beside its neighbour in time."""
+    """The cost of one cell relative to another, turn by turn; each turn is compared with its neighbour in time."""
     turns: list
 
     @property
@@ -91,7 +90,7 @@ class Ratio:
 
 
 class Failed(Exception):
-    """A measurement is worthless: wrong answers, or the load generator gave up."""
+    """A measurement is worthless: wrong answers, or the load generator failed."""
 
 
 def say(text):
@@ -133,11 +132,11 @@ class Bench:
         if id(request) not in self.files:
             path = self.folder / f"request-{len(self.files)}"
             path.write_bytes(request.wire)
-            self.files[id(request)] = (path, request)   # the request is kept: its id stays its own
+            self.files[id(request)] = (path, request)   # keeps the request, so that its id is not reused
         return self.files[id(request)][0]
 
     def wait_quiet(self):
-        """Until the two cores are idle, or for five seconds; counts against what may be spared."""
+        """Waits until the two cores are idle, or for five seconds; counts as spare time."""
         cpus = {self.settings.server_cpu, self.settings.client_cpu}
         for _ in range(50):
             before = busy_us(cpus)
@@ -149,10 +148,9 @@ class Bench:
                 return
 
     def once(self, cell, counters=None):
-        """
-        One run of the load generator; a dict of what it saw.
+        """Runs the load generator once; returns a dict of its figures.
 
-        counters: a file of 64-bit counts whose growth during the run is reported too.
+        counters: a file of 64-bit counts, whose growth during the run is reported, too.
         """
         s = self.settings
         first = self.folder / "first-reply"
@@ -185,7 +183,7 @@ class Bench:
         return seen
 
     def sample(self, cell):
-        """A run that others did not disturb, or the least disturbed one of several."""
+        """Repeats a run until others did not disturb it; returns it, or the least disturbed one."""
         best = None
         for attempt in range(1 + self.settings.retries):
             if self.settings.spare_s > 0:
@@ -202,9 +200,9 @@ class Bench:
         cell.samples.append(best)
 
     def count(self, server, request, counters):
-        """What grew in the file of counters while requests were answered, 16 at a time."""
+        """Returns the growth of the counters in the file while requests were answered, 16 at a time."""
         cell = Cell(server, request, 16, seconds=min(1.0, self.settings.seconds))
-        # Steady state: a pool grows until the most that meet at once have met, by chance.
+        # Steady state: a pool grows to the largest number of requests that overlap, by chance.
         asked = 0
         for _ in range(10):
             asked += self.once(cell)["requests"]
@@ -223,9 +221,9 @@ class Bench:
                     f"{last['requests']:7} requests  foreign {100 * last['foreign']:.0f} %")
 
     def turns(self, cells):
-        """
-        The cells in many short turns, in random order within each, as long in all as the rounds of measure(). No turn
-        is repeated; the disturbed ones are left out when enough others remain, and fall out of the medians when not.
+        """Measures the cells in many short turns, in random order within each, as long in all as the rounds of measure().
+        No turn is repeated. Disturbed turns are left out if enough others remain, and otherwise fall out of the
+        medians.
 
         cells: whose costs are to be compared, by ratio()
         """
@@ -250,5 +248,5 @@ class Bench:
 
 
 def ratio(cell, other):
-    """Of cells that Bench.turns() has measured together."""
+    """Compares two cells that Bench.turns() has measured together."""
     return Ratio([a["cpu_us"] / b["cpu_us"] for a, b in zip(cell.samples, other.samples)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The row about the page of metrics: what a scrape of many models costs."""
+"""The row about the page of metrics: the cost of a scrape with many models."""
 
 import re
 import urllib.request
@@ -10,8 +10,8 @@ from .report import cpu, figure, met, table
 
 MODELS = 1000
 GOAL = 0.25
-# Values that change between two scrapes of an idle server are left out, so that pages are alike. Triton looks at its
-# (absent) pool of pinned memory by and by: soon enough for the warm-up.
+# Values that change between two scrapes of an idle server are left out, so that pages are alike. Triton checks its
+# (missing) pool of pinned memory now and then: soon enough for the warm-up.
 FLAGS = ["--allow-metrics=true", "--allow-cpu-metrics=false", "--allow-gpu-metrics=false", "--metrics-address=127.0.0.1",
          "--metrics-interval-ms=20"]
 

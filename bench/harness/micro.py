@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small programs of bench/micro, and what they need."""
+"""The small programs of bench/micro, and their libraries."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 from .measure import Failed, pin
 from .servers import Missing
 
-# What MALLOC_COUNT_FILE holds, in the order of enum call in malloc_count.c; free is not counted.
+# The contents of MALLOC_COUNT_FILE, in the order of enum call in malloc_count.c; free is not counted.
 ALLOCATING_CALLS = 4
 
 ABI_CONFIG = """backend: "identity"
@@ -20,7 +20,7 @@ parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }
 
 
 def run(lab, argv, what, pinned=True, preload=None):
-    """What a program prints; on the clients' core unless it needs both."""
+    """Runs a program and returns what it prints; on the clients' core, unless it needs both."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False,
                           env=dict(os.environ, LD_PRELOAD=str(preload)) if preload else None,
                           preexec_fn=pin(lab.settings.client_cpu) if pinned else None)
@@ -30,7 +30,7 @@ def run(lab, argv, what, pinned=True, preload=None):
 
 
 def ort_library(lab):
-    """ONNX Runtime's library, the one that `make deps` brought and Conch's backend finds."""
+    """ONNX Runtime's library: the one that `make deps` installed and Conch's backend finds."""
     found = sorted((lab.root / ".deps" / "onnxruntime").glob("libonnxruntime.so*"))
     if not found:
         raise Missing("no libonnxruntime.so in .deps/onnxruntime (make deps)")
@@ -47,7 +47,7 @@ def ort_loop(lab, model, inputs, outputs):
 
 
 def count_mallocs(lab, server, request):
-    """Allocating calls per request, counted while nothing but whole requests is under way."""
+    """Allocating calls per request, counted while only whole requests are in flight."""
     seen = lab.bench.count(server, request, lab.malloc_file(server))
     return sum(seen["counters"][:ALLOCATING_CALLS]) / seen["requests"]
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""offend.py WHAT PORT [N]: a client that takes more than its share, until its standard input ends. Prints how much it has got done.
+"""offend.py WHAT PORT [N]: a client that takes more than its share, until its standard input ends. Prints how much it got
+done.
 
     requests MODEL    requests to the model, 8 at a time
     once MODEL        64 short requests, then one that never ends
     uploads N         N bodies of 32 MiB at a time, to the model `sink`
     huge              one body of 1.9 GB after another
-    chunks            likewise in chunks of 1 MiB
-    loads N           load requests for m00000 to m<N-1>, as quick as they are taken; then again
+    chunks            the same in chunks of 1 MiB
+    loads N           load requests for m00000 to m<N-1>, as fast as they are accepted; then again
     get PATH          the path, again and again
-    stalls            20 bodies of 100 MiB of which half is sent, and 10 000 connections that say nothing
-    reloads           the model m00000 loaded and unloaded in turns, each of which the log tells
+    stalls            20 bodies of 100 MiB of which half is sent, and 10 000 silent connections
+    reloads           the model m00000 loaded and unloaded in turns, each of which is logged
 """
 
 import json
@@ -30,7 +31,7 @@ def connect():
 
 
 def read_reply(s, rest=b""):
-    """(status, what came behind the reply)."""
+    """Returns (status, the bytes behind the reply)."""
     while b"\r\n\r\n" not in rest:
         more = s.recv(1 << 16)
         if not more:
@@ -90,7 +91,7 @@ def binary_head(n_bytes):
 
 
 def upload(n_bytes):
-    """A body in pieces of 1 MiB: it need not be here in whole."""
+    """Sends a body in pieces of 1 MiB, so that it is not in memory as a whole."""
     head, piece = binary_head(n_bytes), bytes(1 << 20)
 
     def work(s):
@@ -148,7 +149,7 @@ def chunks():
 
 
 def loads(n):
-    """64 connections; each asks for the next model when the last one is there."""
+    """64 connections; each asks for the next model when the last one is loaded."""
     names, lock = iter(()), threading.Lock()
 
     def work(s):

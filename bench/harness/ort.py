@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The row about what the onnxruntime backend adds to ONNX Runtime, measured in one process (bench/micro/ort_backend.c)."""
+"""The row about the cost that the onnxruntime backend adds to ONNX Runtime, measured in one process
+(bench/micro/ort_backend.c)."""
 
 import json
 

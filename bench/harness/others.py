@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-The row about what a client sees beside another one that takes more than its share (offend.py), on a server with one event loop.
+"""The row about a client beside another one that takes more than its share (offend.py), on a server with one event loop.
 
-Each scenario has a server of its own, on both cores, as a user's would be. probe.py asks it for health in the meantime; a second
-probe asks an idle nginx at the same instants. What nginx sees, too, is the cores' share and the machine's: clients that fill the
-cores, other work, a hypervisor that takes the cores away. What it does not see is the server's.
+Each scenario has a server of its own, on both cores, as a user's would be. probe.py asks it for health meanwhile; a
+second probe asks an idle nginx at the same instants. A delay that nginx has, too, comes from the cores and the machine:
+clients that fill the cores, other processes, a hypervisor that takes the cores away. A delay that nginx does not have
+comes from the server.
 """
 
 import contextlib
@@ -22,10 +22,12 @@ from .measure import Failed, say
 from .report import figure, met, table
 
 GOAL_MS = 20
-# A try in which nginx's own p99 is beyond this says nothing of the server: it is repeated, so many tries in all.
+# A try in which nginx's own p99 is above this says nothing about the server: it is repeated, at most this many tries in
+# all.
 CONTROL_MS = 10
 TRIES = 3
-# A question is the server's own matter when nginx answered the one of that instant, and the two around it, in so little time.
+# A question counts for the server alone if nginx answered the one of that instant, and the two around it, within this
+# time.
 QUICK_MS = 5
 HERE = Path(__file__).resolve().parent
 ERRATIC = """backend: "erratic"
@@ -42,7 +44,7 @@ def _erratic(folder, name, key, value, every=0):
 
 
 def _loop_model(lab, folder):
-    """N rounds of an ONNX Loop: OUT is how many there were."""
+    """An ONNX Loop of N rounds: OUT is their number."""
     python = lab.root / ".deps/venv/bin/python"
     if not python.exists():
         raise servers.Missing("no Python with the package onnx in .deps/venv (make deps)")
@@ -61,7 +63,7 @@ def _sink(_lab, folder):
 
 EXPLICIT = "--model-control-mode=explicit"
 
-# letter, what the offender does, what is in the repository, flags of the server, words of offend.py
+# letter, what the offender does, the repository, flags of the server, arguments of offend.py
 SCENARIOS = [
     ("a", "a model that takes 2 s once in 300 requests", lambda _lab, f: _erratic(f, "m", "long_ms", 2000, 300), (), ("requests", "m")),
     ("b", "64 uploads of 32 MiB", _sink, (), ("uploads", 64)),
@@ -77,7 +79,7 @@ SCENARIOS = [
 
 
 class Offender:
-    """offend.py at work."""
+    """A running offend.py."""
 
     def __init__(self, server, words):
         _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -89,7 +91,7 @@ class Offender:
             raise Failed(f"offend.py {words[0]} did not begin")
 
     def end(self):
-        """How much it has got done."""
+        """Ends it; returns how much it got done."""
         self.process.stdin.close()
         try:
             said = json.loads(self.process.stdout.readline() or "{}")
@@ -122,7 +124,7 @@ def _server(lab, letter, make, flags):
 
 @contextlib.contextmanager
 def _unread_log(lab, folder, flags, cpus):
-    """The log goes into a pipe; its reader, who is alive, never reads."""
+    """The log goes into a pipe; its reader lives, and never reads."""
     port = servers.free_port()
     fifo = lab.folder / "others.fifo"
     os.mkfifo(fifo)
@@ -144,7 +146,7 @@ def _quantile(values, share):
 
 @dataclass
 class Try:
-    """What both probes saw, question by question."""
+    """The results of both probes, question by question."""
     ours: list
     control: list
     errors: list
@@ -165,7 +167,7 @@ class Try:
 
     @property
     def longest_alone(self):
-        """The longest while nginx was quick."""
+        """The longest time while nginx was fast."""
         n = len(self.ours)
         return max((ms for i, ms in enumerate(self.ours) if max(self.control[max(0, i - 1):min(n, i + 2)]) < QUICK_MS), default=0.0)
 
@@ -179,7 +181,7 @@ def _stolen_ms():
 
 
 def _probe(ports, seconds):
-    """What the probes of these ports print, who ask at the same instants."""
+    """Runs probes of these ports, which ask at the same instants, and returns what they print."""
     probes = [subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port), str(seconds)], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True) for port in ports]
     try:
@@ -212,14 +214,14 @@ def _once(lab, nginx, letter, make, flags, words):
             raise Failed(f"the server ended beside {words[0]}")
         if control["errors"]:
             raise Failed(f"nginx beside {words[0]}: {control['errors'][0]}")
-        # A question that was never asked, since those before it took a minute, is as late as that.
+        # A question that was not asked, because earlier ones took a minute, counts as that late.
         late = (seconds + 60) * 1e3
         times = [[late if ms is None else ms for ms in seen["ms"]] for seen in (ours, control)]
         return Try(*times, ours["errors"], stolen, n)
 
 
 def _tries(lab, nginx, scenario):
-    """All tries: another follows while the last one was beyond the goal and nginx slow in it."""
+    """All tries: another one follows while the last one missed the goal and nginx was slow in it."""
     letter, what, *how = scenario
     tries = []
     while len(tries) < TRIES and (not tries or tries[-1].disturbed):
@@ -242,7 +244,7 @@ def others(lab):
         except servers.Missing as missing:
             say(f"  left out: {missing}")
             continue
-        # The least disturbed one, which is the last, unless there was no other.
+        # The least disturbed try: the last one, unless all were disturbed.
         t = min(tries, key=lambda t: t.control_p99) if tries[-1].disturbed else tries[-1]
         errors = sum(len(t.errors) for t in tries)
         alone = max(t.longest_alone for t in tries)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probe.py PORT SECONDS: asks for /v2/health/live every 5 ms, each fifth time on a new connection, and prints one JSON object:
-how many milliseconds each question took, and the errors.
+"""probe.py PORT SECONDS: asks for /v2/health/live every 5 ms, each fifth time on a new connection, and prints one JSON
+object: the milliseconds of each question, and the errors.
 
-It prints a line when its connections are there, and begins at the time (of the monotonic clock) that it then reads: probes of two
-servers ask at the same instants. Sixteen threads ask in turn, so that a question that waits does not keep the next ones
-from being asked. The time of a question counts from when it was due. One without an answer for ten seconds is an error; after a
-minute more than SECONDS none is asked.
+It prints a line when its connections are open, and begins at the time (of the monotonic clock) that it then reads, so
+that probes of two servers ask at the same instants. Sixteen threads ask in turn, so that a question that waits does not
+delay the next ones. The time of a question counts from when it was due. A question without an answer for ten seconds is
+an error; a minute after SECONDS no more questions are asked.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def ask(s):
 
 
 def ask_some(port, kept, first, start, last, times, errors):
-    """Every THREADS-th question, from the first one on."""
+    """Asks every THREADS-th question, from the first one on."""
     for i in range(first, len(times), THREADS):
         due = start + i * EVERY_S
         if time.monotonic() > last:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def figure(value):
-    """A number with three digits that mean something."""
+    """A number with three significant digits."""
     if value is None:
         return "–"
     if value >= 1000:
@@ -27,7 +27,7 @@ def met(yes):
 
 
 def cpu(cell):
-    """CPU per request; a tilde when others used the cores meanwhile."""
+    """CPU per request; a tilde if others used the cores meanwhile."""
     return ("~" if cell.disturbed else "") + figure(cell.cpu_us)
 
 

@@ -18,7 +18,7 @@ def _config(name, tensors, more=""):
             + "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + more)
 
 
-# An execution takes two milliseconds, whether of one request or of eight.
+# An execution takes two milliseconds, with one request or with eight.
 SLOW_MS, SLOW_BATCH = 2, 8
 BATCHING = {
     "batched": "max_batch_size: 64\ndynamic_batching { }\n",
@@ -39,9 +39,8 @@ MODELS = {
 
 
 def write(folder, backend=None):
-    """
-    Writes the repository. `backend`, a library, is put beside each model: there the genuine Triton
-    finds it without its own backend directory being touched.
+    """Writes the repository. `backend`, a library, is put beside each model: there the genuine Triton finds it without a
+    change of its own backend directory.
     """
     for name, tensors in MODELS.items():
         model = Path(folder) / name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KServe v2 requests as the bytes that go over the wire, and the check of their replies."""
+"""KServe v2 requests as bytes, and the check of their replies."""
 
 import json
 import math
@@ -57,11 +57,10 @@ def _post(model, headers, body):
 
 
 def binary(name, model, tensors, outputs, expect):
-    """
-    An infer request with binary tensors both ways, the form tritonclient sends by default.
+    """An infer request with binary tensors both ways, the form that tritonclient sends by default.
 
-    tensors: {name: (shape, values)}; outputs: names asked for; expect: the values of the last
-    output, compared as FP32, or None when only its presence can be known.
+    tensors: {name: (shape, values)}; outputs: requested names; expect: the values of the last output, compared as FP32,
+    or None if only its presence is known.
     """
     inputs, tail = [], b""
     for tensor, (shape, values) in tensors.items():
@@ -132,13 +131,13 @@ def image_json():
 
 
 def image_json_shortest():
-    """The same from a client that asks for shortest floats; Triton does not know that and prints as ever."""
+    """The same from a client that asks for shortest floats; Triton ignores that and prints as always."""
     values = floats(math.prod(IMAGE_SHAPE))
     return as_json("602 kB, JSON, shortest floats", "image", "INPUT0", IMAGE_SHAPE, values, "OUTPUT0",
                    {"Accept": "application/json; floats=shortest"})
 
 
 def sink():
-    """602 112 bytes in, 4 bytes out: the other input is the only one asked back."""
+    """602 112 bytes in, 4 bytes out: only the other input is requested."""
     tensors = {"INPUT0": (IMAGE_SHAPE, floats(math.prod(IMAGE_SHAPE))), "INPUT1": ([1], [0.5])}
     return binary("602 kB in, 4 B out", "sink", tensors, ["OUTPUT1"], [0.5])

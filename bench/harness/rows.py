@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-The rows of the benchmark. Each is a function that measures and returns Markdown; its first line of
-documentation is what `bench/run --list` prints. ROWS at the end is the order they run in.
+"""The rows of the benchmark. Each is a function that measures and returns Markdown; `bench/run --list` prints the first
+line of its documentation. ROWS at the end is the order in which they run.
 """
 
 import json
@@ -14,7 +13,7 @@ from .report import cpu, figure, met, table
 
 
 def _against_nginx(lab, request, connections, goal):
-    """Conch and nginx under the same bytes: a table of CPU per request."""
+    """Conch and nginx with the same bytes: a table of CPU per request."""
     conch, nginx = lab.conch(), lab.nginx()
     rows = []
     for n in connections:
@@ -55,9 +54,8 @@ def pipelined(lab):
 
 
 def _against_triton(lab, request, goal, seconds=0.0):
-    """
-    Conch and the genuine Triton: a table. nginx, which answers the same bytes with two and runs no
-    model, shows the floor: what the connection itself costs, with wake-ups where there is one.
+    """Conch and the genuine Triton: a table. nginx, which answers with the same bytes from two workers and runs no model,
+    shows the floor: the cost of the connection itself, with wake-ups if there is one connection.
     """
     servers = (lab.conch(), lab.triton(), lab.nginx())
     threes = [[Cell(server, request, n, seconds=seconds) for server in servers] for n in (1, 16, 64)]
@@ -94,7 +92,7 @@ def triton_json(lab):
 
 
 def _batch_size(server, model):
-    """How many requests an execution has had, on the average."""
+    """The mean number of requests per execution."""
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v2/models/{model}/stats", timeout=20) as answer:
         stats = json.load(answer)["model_stats"][0]
     return stats["inference_count"], stats["execution_count"]
@@ -148,7 +146,7 @@ def digits(lab):
     rows = []
     for cell, same in zip(cells, plain):
         beyond = cell.cpu_us - run_us - same.cpu_us
-        # One connection leaves the core idle between requests: its figures hold the wake-ups too.
+        # One connection leaves the core idle between requests, so its figures include the wake-ups.
         goal = cell.connections > 1
         rows.append([cell.connections, cpu(cell), figure(run_us), cpu(same), f"{beyond:.2f}",
                      "≤ 1.5" if goal else "–", met(beyond <= 1.5) if goal else "–", figure(cell.p50_us), figure(cell.p99_us)])

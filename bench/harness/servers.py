@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting and stopping what is measured: Conch, the genuine Triton, nginx."""
+"""Starting and stopping the servers that are measured: Conch, the genuine Triton, nginx."""
 
 import os
 import re
@@ -15,13 +15,13 @@ START_LIMIT_S = 30
 
 
 class Missing(Exception):
-    """A server or program is not there; the rows that need it are left out and say so."""
+    """A server or program is not installed; the rows that need it are left out with a line."""
 
 
 class Server:
-    """A process pinned to one core, or to a set of them, that listens on 127.0.0.1:port.
+    """A process pinned to one core, or to a set of cores, that listens on 127.0.0.1:port.
 
-    descriptors: how many it may have open; 0: as many as we
+    descriptors: how many it may have open; 0: as many as this process
     """
 
     def __init__(self, name, argv, log, cpu, env=None, port=None, descriptors=0):
@@ -78,7 +78,7 @@ class Server:
         raise KeyError(field)
 
     def kill(self):
-        """For a server that has no time to stop by itself."""
+        """For a server that is too slow to stop by itself."""
         self.process.kill()
         self.process.wait()
 
@@ -117,7 +117,7 @@ def conch(build, repository, log, cpu, flags=(), env=None, **more):
 
 def _set_up_triton(root):
     program = root / "tools" / "reference"
-    # Without arguments it only sets itself up; the first time that takes longer than a start may.
+    # Without arguments the program only installs itself, which the first time takes longer than a start may.
     if subprocess.run([str(program)], stdout=sys.stderr, check=False).returncode != 0:
         raise Missing("the genuine Triton cannot be set up (tools/reference)")
     return program
@@ -131,7 +131,7 @@ def triton(root, repository, log, cpu, flags=(), env=None):
 
 
 def triton_argv(root, repository, port, flags=()):
-    """Its program itself, without the script around it whose time is not its own."""
+    """The program itself, without the script around it, whose time is not its own."""
     _set_up_triton(root)
     packages = next((root / ".deps/reference/venv/lib").glob("python3.*/site-packages"))
     return ["env", f"LD_LIBRARY_PATH={packages / 'nvidia_pytriton.libs'}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wrk as a second opinion on the small requests."""
+"""wrk as a second measurement of the small requests."""
 
 import re
 import shutil

@@ -3,15 +3,16 @@
  * bench_load - a closed-loop HTTP/1.1 client.
  *
  * Sends one prepared request over and over on N kept-alive connections, each with a fixed number of
- * requests outstanding, and prints one line of JSON: requests answered, every latency's p50 and
- * p99, and the CPU time that the server's process used meanwhile.
+ * requests outstanding, and prints one line of JSON: the requests answered, p50 and p99 of every
+ * latency, and the CPU time that the server's process used meanwhile.
  *
- * The measured phase starts and ends with nothing outstanding: the warm-up is drained first, the
- * CPU time is read, requests flow for the given time, the last ones are drained, and the CPU time
- * is read again. So it belongs to exactly the requests that are counted, however slow one is.
+ * The measured phase starts and ends without an outstanding request: the warm-up is drained first,
+ * the CPU time is read, requests flow for the given time, the last ones are drained, and the CPU
+ * time is read again. So the CPU time belongs to exactly the requests that are counted, however
+ * slow one is.
  *
- * One thread. Replies are read into one buffer that stays in the cache and are never collected; the
- * body of every reply is held against the first one's length and its leading bytes.
+ * One thread. Replies are read into one buffer that stays in the cache and are never collected. The
+ * body of every reply is compared with the first one's length and its leading bytes.
  */
 #include "procfs.h"
 #include "reply.h"
@@ -39,20 +40,20 @@ enum {
     READ_SIZE = 256 * 1024,
     WRITE_VECTORS = 64,
     MAX_COUNTERS = 16,
-    STALL_LIMIT_S = 60, /* no reply at all for so long: the server hangs */
+    STALL_LIMIT_S = 60, /* without a reply for this long the server hangs */
 };
 
 struct options {
     const char *host;
     unsigned port;
     const char *request_path;
-    const char *counters_path; /* an array of 64-bit counts that somebody else keeps */
+    const char *counters_path; /* an array of 64-bit counts that another process keeps */
     const char *first_path; /* where the first reply's body is written, for the caller to check */
     unsigned connections;
     unsigned pipeline;
     double warmup_s;
     double seconds;
-    size_t verify_len; /* leading bytes of each body held against the first one */
+    size_t verify_len; /* leading bytes of each body that are compared with the first one's */
     pid_t server;
     uint64_t cpus;
 };
@@ -60,13 +61,13 @@ struct options {
 struct conn {
     int fd;
     struct reply reply;
-    bool differs; /* the body in progress is not like the first one */
+    bool differs; /* the body in progress differs from the first one */
 
-    /* Sending: whole requests, so the position in the stream is also one in the request. */
+    /* Requests are sent whole, so the position in the stream gives the position in the request. */
     size_t unsent;      /* bytes of begun requests not yet accepted by the kernel */
     uint64_t n_begun;   /* requests begun on this connection */
-    uint64_t n_replied; /* replies complete; one may come before its request is fully sent */
-    uint64_t n_done;    /* both: what counts as answered */
+    uint64_t n_replied; /* complete replies; a reply may arrive before its request is fully sent */
+    uint64_t n_done;    /* sent and replied to: these count as answered */
     uint64_t begun_ns[MAX_PIPELINE];
 };
 
@@ -77,7 +78,7 @@ struct load {
     size_t request_len;
     int epoll;
     struct conn *conns;
-    char *scratch; /* READ_SIZE; what is read goes here, whoever sent it */
+    char *scratch; /* READ_SIZE; all connections read into it */
 
     /* The first good reply. */
     char *first_body;
@@ -189,7 +190,7 @@ static void record_latency(struct load *l, uint64_t ns)
     l->latency[l->answered++] = (uint32_t)(ns / 100);
 }
 
-/* Counts what is both sent and replied to. */
+/* Counts the requests that are both sent and replied to. */
 static void conn_settle(struct load *l, struct conn *c)
 {
     uint64_t n_sent = c->n_begun - (c->unsent + l->request_len - 1) / l->request_len;
@@ -218,7 +219,7 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
         return;
     }
     if (!l->have_first) {
-        /* Only the first request of all is sent alone, see learn_first(). */
+        /* Only the first request of all is sent alone (learn_first()). */
         if (!l->first_body)
             l->first_body = malloc(c->reply.body_len);
         if (!l->first_body)
@@ -289,7 +290,7 @@ static void conn_read(struct load *l, struct conn *c)
             return;
     }
 closed:
-    /* Requests that were outstanding are given up: they are neither answered nor counted. */
+    /* Outstanding requests are dropped: they are neither answered nor counted. */
     conn_settle(l, c);
     l->outstanding -= c->n_begun - c->n_done;
     l->reconnects++;
@@ -312,7 +313,7 @@ static void conn_event(struct load *l, struct conn *c, uint32_t events)
 }
 
 /*
- * Issues requests on the first n connections for so many seconds, then waits until all are
+ * Sends requests on the first n connections for this many seconds, then waits until all are
  * answered. With seconds 0 each connection sends one pipeline's worth.
  */
 static void run_phase(struct load *l, unsigned n_conns, double seconds)
@@ -349,7 +350,7 @@ static void run_phase(struct load *l, unsigned n_conns, double seconds)
     }
 }
 
-/* One request on its own: its reply is what all others are held against. */
+/* Sends one request alone; its reply is what all others are compared with. */
 static void learn_first(struct load *l)
 {
     unsigned pipeline = l->opt.pipeline;
@@ -381,7 +382,7 @@ static double percentile_us(const struct load *l, double p)
     return l->latency[(size_t)(p * (double)(l->answered - 1) + 0.5)] / 10.0;
 }
 
-/* Adds sign * the counts in the file; there are as many as it holds, up to MAX_COUNTERS. */
+/* Adds sign * the counts in the file, all of them up to MAX_COUNTERS. */
 static size_t counters_add(const char *path, int sign, int64_t counters[MAX_COUNTERS])
 {
     uint64_t now[MAX_COUNTERS];

@@ -12,7 +12,7 @@ static uint64_t ticks_to_us(uint64_t ticks)
     return ticks * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
-/* By the process's own clock, which knows nanoseconds where /proc knows ticks of 10 ms. */
+/* Uses the process's own clock, which has nanoseconds where /proc has ticks of 10 ms. */
 static bool process_us(pid_t pid, uint64_t *ret_us)
 {
     clockid_t clock;

@@ -12,7 +12,7 @@ void reply_reset(struct reply *r)
     r->body_pos = 0;
 }
 
-/* The value of a header line when its name is `name` (with the colon), else NULL. */
+/* Returns the value of a header line if its name is `name` (with the colon), else NULL. */
 static const char *header_value(const char *line, size_t len, const char *name)
 {
     size_t n = strlen(name);
@@ -78,7 +78,8 @@ enum reply_event reply_feed(struct reply *r, const char **bytes, size_t *len, co
             end = memmem(*bytes, *len, "\r\n\r\n", 4);
             head_len = used = end ? (size_t)(end + 4 - *bytes) : *len;
         } else {
-            /* The end may straddle what is kept and what is new: look from 3 bytes before. */
+            /* The end may lie partly in the kept bytes: the search begins 3 bytes before the new
+             * ones. */
             size_t from = r->head_len > 3 ? r->head_len - 3 : 0;
             size_t take = *len < REPLY_HEAD_MAX - r->head_len ? *len : REPLY_HEAD_MAX - r->head_len;
 

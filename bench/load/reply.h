@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * Reads HTTP/1.1 replies out of a byte stream, one after another, as cheaply as a client may: only
- * the status, Content-Length and Connection are looked at, and bodies are never collected.
+ * Reads HTTP/1.1 replies from a byte stream, one after another, as cheaply as a client may: only
+ * the status, Content-Length and Connection are parsed, and bodies are never collected.
  */
 
 enum { REPLY_HEAD_MAX = 16384 };
@@ -27,17 +27,17 @@ struct reply {
 };
 
 enum reply_event {
-    REPLY_MORE,  /* all bytes are used up */
+    REPLY_MORE,  /* all bytes are consumed */
     REPLY_BODY,  /* ret_span is the next piece of the body, at body_pos - its length */
     REPLY_END,   /* one reply is complete; call again with the rest */
-    REPLY_ERROR, /* not the HTTP this reader knows; ret_why says what is wrong */
+    REPLY_ERROR, /* not the HTTP that this reader knows; ret_why has the reason */
 };
 
 /*
  * reply_feed - advance over *bytes and report the next event.
  *
  * Call it until it answers REPLY_MORE or REPLY_ERROR. Interim replies (1xx) are skipped.
- * @bytes, @len  moved past what was consumed
+ * @bytes, @len  moved past the consumed bytes
  */
 enum reply_event reply_feed(struct reply *r, const char **bytes, size_t *len, const char **ret_span,
                             size_t *ret_span_len, const char **ret_why);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_start PORT LOG PROGRAM ARGUMENTS…: starts a server and waits until it says that it is
- * ready, which is the first 200 of GET /v2/health/ready. Prints one JSON object: the time from the
- * start of the process to the first answer of any kind and to readiness, what the process holds
- * then, and how long it takes to end when asked (SIGTERM); after ten
- * seconds it is killed.
+ * bench_start PORT LOG PROGRAM ARGUMENTS…: starts a server and waits until it is ready, which is
+ * the first 200 of GET /v2/health/ready. Prints one JSON object: the time from the start of the
+ * process to the first answer of any kind and to readiness, the resources of the process at that
+ * moment, and how long it takes to end after SIGTERM; after ten seconds it is killed.
  *
- * It asks each 200 µs, on a connection of its own each time, as a probe does; so the times are at
+ * It asks every 200 µs, on a connection of its own each time, as a probe does; so the times are at
  * most that much too long.
  */
 #include <arpa/inet.h>
@@ -61,7 +60,7 @@ static pid_t start(char **argv, const char *log)
     return pid;
 }
 
-/* The status code of one question; 0 when nobody answers. */
+/* Returns the status code of one question; 0 without an answer. */
 static int ask(int port)
 {
     static const char question[] =
@@ -113,7 +112,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s PORT LOG PROGRAM ARGUMENTS…\n", argv[0]);
         return 2;
     }
-    prctl(PR_SET_TIMERSLACK, 1UL); /* else each pause is 50 µs longer */
+    prctl(PR_SET_TIMERSLACK, 1UL); /* otherwise each pause is 50 µs longer */
 
     double started = now_ms(), answered = 0;
     pid_t pid = start(argv + 3, argv[2]);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_abi REPOSITORY MODEL BACKENDS ROUNDS: what a request costs that goes through the plugin
- * ABI, without any network. The model is one of the backend identity, with one input, and executes
- * inline (CONCH_EXECUTION): everything happens on this thread. Prints one JSON object, each time
- * the best of the rounds:
+ * bench_abi REPOSITORY MODEL BACKENDS ROUNDS: the cost of a request through the plugin ABI, without
+ * any network. The model is one of the backend identity, with one input, and executes inline
+ * (CONCH_EXECUTION): everything happens on this thread. Prints one JSON object, each time the best
+ * of the rounds:
  *
  *     execute_ns       from the call of ModelInstanceExecute to its response, both clocks included
- *     infer_ns         the whole: check, queue, execution, response, release, all memory given back
+ *     infer_ns         all of it: admission, queue, execution, response, release, all memory freed
  *     allocated_bytes  what the allocator gave out in all rounds
  */
 #include <stdio.h>
@@ -40,7 +40,7 @@ static uint64_t allocated(void)
     return bytes;
 }
 
-/* --------------------------------------------------------------------- between call and answer */
+/* ---- Between call and answer ----------------------------------------------------------------- */
 
 static struct status *(*execute)(struct instance *, struct request **, uint32_t);
 static uint64_t called_ns, execute_ns, n_responses, n_released;
@@ -83,7 +83,7 @@ static const struct request_ops ops = {
     .destroy = destroy,
 };
 
-/* ----------------------------------------------------------------------------------- the rounds */
+/* ---- The rounds ------------------------------------------------------------------------------ */
 
 /* Returns the time of one request. */
 static double run_round(struct server *s, struct request *r)
@@ -109,7 +109,7 @@ static void measure(struct server *s, struct model *m, struct request *r, long r
     run_round(s, r); /* pools grow, once */
     uint64_t before = allocated();
     for (long i = 0; i < rounds; i++) {
-        /* In turns: the clocks belong to one of the two figures only. */
+        /* Alternating, because only one of the two figures includes the clocks. */
         best_infer = MIN(best_infer, run_round(s, r));
         m->backend->fns.instance_execute = timed_execute;
         execute_ns = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_config_parse FILE MODEL - what a configuration costs: parsing its text, and its whole life
- * up to the checked one that a model serves with. Prints the best of ten rounds each.
+ * bench_config_parse FILE MODEL - the cost of a configuration: parsing its text, and all steps up
+ * to the validated configuration that a model serves with. Prints the best of ten rounds each.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * copy_count - an LD_PRELOAD library that counts the bytes which the onnxruntime backend copies
  * with memcpy(), in pieces of 64 kB and more, while `copy_count_on` is true.
  *
- * It is a library of its own so that programs are timed without it: a memcpy() that goes through
- * here costs some nanoseconds more.
+ * It is a library of its own so that programs are timed without it: a memcpy() through it costs
+ * some nanoseconds more.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ static bool is_backend(const void *caller)
     return dladdr(caller, &where) && strstr(where.dli_fname, "libtriton_onnxruntime.so");
 }
 
-/* Through a pointer, or the compiler sees that it can be memcpy() again. */
+/* Through a pointer: otherwise the compiler may turn it back into memcpy(). */
 static void *(*volatile const move)(void *, const void *, size_t) = memmove;
 
 void *memcpy(void *to, const void *from, size_t n)

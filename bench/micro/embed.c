@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_embed [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…: what a request costs a program that
- * embeds the server by Triton's C API. The library is opened at run time, ours or the genuine one.
+ * bench_embed [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…: the cost of a request for a program
+ * that embeds the server by Triton's C API. The library is opened at run time, ours or the genuine
+ * one.
  *
- *     --in-flight N    requests of each thread that are under way at a time (1)
+ *     --in-flight N    requests of each thread in flight at a time (1)
  *     --threads N      driving threads (1); thread i asks the MODEL i modulo their number
- *     --seconds S      how long requests flow (1); as much as a quarter of it before, uncounted
- *     --sequences      each request under way belongs to a sequence of its own, of 100 requests
- *     --inline         models may execute on the driving threads (an option that Conch alone has)
+ *     --seconds S      how long requests flow (1); a quarter of it before, uncounted
+ *     --sequences      each request in flight belongs to a sequence of its own, of 100 requests
+ *     --inline         models may execute on the driving threads (an option of Conch alone)
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
  *
- * Closed loop: a slot makes a request object with one input of 64 bytes, sends it, and when it is
- * answered and released deletes it and begins anew. Callbacks hand their slot to its thread through
- * a mutex and a condition, as an embedder's would. Prints one JSON object:
+ * Closed loop: a slot makes a request object with one input of 64 bytes and sends it. When the
+ * request is answered and released, the slot deletes it and begins again. Callbacks give their slot
+ * to its thread through a mutex and a condition, as an embedder's would. Prints one JSON object:
  *
  *     requests, wall_us and cpu_us (of the whole process) per request, p50_us and p99_us from the
  *     making of a request to its response, switches (context switches per request)
@@ -55,7 +56,7 @@ struct driver;
 /* One request after another. */
 struct slot {
     _Alignas(64) struct driver *driver;
-    struct slot *next; /* of the driver's finished ones */
+    struct slot *next; /* of the driver's finished slots */
     TRITONSERVER_InferenceRequest *request;
     uint64_t started_ns, answered_ns;
     uint64_t correlation_id;
@@ -64,7 +65,7 @@ struct slot {
     float in[TENSOR_BYTES / 4], out[TENSOR_BYTES / 4];
 };
 
-/* On cache lines of its own: what grows with cores is the server's to show. */
+/* On cache lines of its own, so that only the server's sharing grows with the cores. */
 struct driver {
     _Alignas(64) pthread_t thread;
     int index;
@@ -206,7 +207,7 @@ static void send_request(struct slot *s)
     must(ServerInferAsync(server, r, NULL), "infer");
 }
 
-/* All that have ended meanwhile; waits for the first. */
+/* Returns all slots that have ended meanwhile; waits for the first. */
 static struct slot *take_finished(struct driver *d)
 {
     pthread_mutex_lock(&d->mu);
@@ -224,7 +225,7 @@ static void note(struct driver *d, const struct slot *s)
     d->n_requests++;
 }
 
-/* Keeps the slots busy until then, and lets them end. */
+/* Keeps the slots busy for for_s seconds, then lets them end. */
 static void flow(struct driver *d, double for_s)
 {
     uint64_t until_ns = now_ns() + (uint64_t)(for_s * 1e9);
@@ -237,7 +238,7 @@ static void flow(struct driver *d, double for_s)
             next = s->next;
             note(d, s);
             must(InferenceRequestDelete(s->request), "request");
-            /* A sequence is brought to its end, so that its slot is free for the next. */
+            /* A sequence is sent to its end, so that its slot is free for the next. */
             bool must_end = sequences && s->n_sent % SEQUENCE_LENGTH != 0;
             if (s->answered_ns < until_ns || must_end)
                 send_request(s);
@@ -265,7 +266,7 @@ static void *drive(void *arg)
     return NULL;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole run --------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -305,7 +306,7 @@ static void print(struct driver *drivers, double cpu_us, double wall_us, long sw
 
 static void open_library(const char *path)
 {
-    /* Backends find the interface in it, wherever they look. */
+    /* Backends then find the interface in it, however they search. */
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!library)
         fail(path, dlerror());

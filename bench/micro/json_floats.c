@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_floats [ROUNDS] - how long FP32 tensors take out of JSON text: our pull parser, which writes
- * the values into the tensor, against yyjson building its DOM of the same text (without the walk
- * over the DOM that a server would need on top). yyjson gets its memory from a block that is there
- * already, so that page faults do not count against it.
+ * json_floats [ROUNDS] - how long FP32 tensors take to parse from JSON text: our pull parser, which
+ * writes the values into the tensor, compared with yyjson building its DOM of the same text
+ * (without the walk over the DOM that a server would need besides). yyjson gets its memory from a
+ * block that is allocated before, so that page faults do not count.
  *
  * Both parse the same text in turn, round after round; the medians are printed as JSON. The values
- * are compared first: a fast parser that reads other numbers is no parser.
+ * are compared first, since a parser that reads other numbers is useless, however fast.
  */
 #include "base/json.h"
 
@@ -22,12 +22,13 @@
 enum { PICTURE = 3 * 224 * 224, SMALL = 16, MAX_ROUNDS = 99, VALUE_TEXT_MAX = 32 };
 
 /*
- * A number of tensors as text, and what was made of the last one. Small tensors are many, all
- * different: the processor would learn a single one by heart, as it cannot when clients send them.
+ * A number of tensors as text, and the result of the last one. There are many small tensors, all
+ * different: the processor would learn a single one by heart, which it cannot with clients'
+ * tensors.
  */
 struct text {
     const char *name;
-    void (*print)(char *to, double random); /* one value, from a number in [0, 1) */
+    void (*print)(char *to, double random); /* prints one value, from a number in [0, 1) */
     size_t n_values;                        /* of one tensor */
     size_t n_tensors;
     char **at;
@@ -50,7 +51,7 @@ static void print_pixel(char *to, double random)
     snprintf(to, VALUE_TEXT_MAX, "%.6f", 5.4 * random - 2.7);
 }
 
-/* What Python prints of an FP32 value: it becomes a double, and that takes 17 digits. */
+/* As Python prints an FP32 value: converted to a double, which takes 17 digits. */
 static void print_widened(char *to, double random)
 {
     snprintf(to, VALUE_TEXT_MAX, "%.17g", (double)(float)(5.4 * random - 2.7));
@@ -61,7 +62,7 @@ static void print_whole(char *to, double random)
     snprintf(to, VALUE_TEXT_MAX, "%d", (int)(256 * random));
 }
 
-/* What C prints so that no bit of an FP32 value is lost: nine digits. */
+/* As C prints an FP32 value without loss: nine digits. */
 static void print_tiny(char *to, double random)
 {
     snprintf(to, VALUE_TEXT_MAX, "%.8e", random * random * random * 1e-3);
@@ -130,7 +131,7 @@ static yyjson_doc *yyjson_parse(struct text *t, size_t i)
     yyjson_alc alc;
 
     yyjson_alc_pool_init(&alc, t->pool, t->pool_len);
-    /* With these flags the text is only read; others would write to it. */
+    /* With these flags the text is only read; others write to it. */
     doc = yyjson_read_opts(t->at[i], t->len[i], 0, &alc, &error);
     if (!doc)
         fail(t, error.msg);
@@ -154,7 +155,7 @@ static void text_compare(struct text *t, size_t i)
     yyjson_doc_free(doc);
 }
 
-/* CPU time of one tensor, µs, over enough of them to be seen. */
+/* Returns the CPU time of one tensor in µs, over enough of them to be measurable. */
 static double time_us(struct text *t, bool ours)
 {
     size_t n = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions that gcc calls at each load, store and atomic operation of code that is compiled
- * with -fsanitize=thread. This file is not. Atomic ones are carried out here.
+ * with -fsanitize=thread. This file is not compiled so. The functions also execute the atomic
+ * operations.
  */
 #include "micro/line_count.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cache lines threads write and read, counted at the loads and stores themselves: the code
- * that is looked at is compiled with -fsanitize=thread, and line_count.c is what it calls in place
- * of the sanitizer's library. Locks are seen by --wrap=pthread_mutex_lock and …unlock; what the C
- * library and plugins do by themselves is not.
+ * Counts which cache lines threads write and read, at the loads and stores themselves. The examined
+ * code is compiled with -fsanitize=thread, and line_count.c replaces the sanitizer's library. Locks
+ * are seen by --wrap=pthread_mutex_lock and …unlock. Accesses of the C library and of plugins are
+ * not seen.
  */
 #ifndef CONCH_BENCH_LINE_COUNT_H
 #define CONCH_BENCH_LINE_COUNT_H
@@ -19,7 +19,7 @@ struct line {
     uint64_t last_read;
     uint64_t n_writes;        /* requests in which it was written */
     uint64_t n_reads;         /* … read */
-    uintptr_t writer;         /* who wrote there last: an address in the code */
+    uintptr_t writer;         /* the last writer: an address in the code */
     unsigned char first, end; /* the bytes of the line that were written */
 };
 
@@ -30,7 +30,7 @@ struct line_table {
     uint64_t request;         /* 0: nothing is counted */
 };
 
-/* line_count_here - what this thread touches goes there; NULL: nowhere. */
+/* line_count_here - counts this thread's accesses in t; NULL: nowhere. */
 void line_count_here(struct line_table *t);
 
 #endif

@@ -9,7 +9,7 @@
  *     written   lines that more than one thread writes: how many of them a request writes, on
  *               average
  *     read      lines that another thread writes and a request only reads
- *     lines     the most written ones: writes per request, object and offset, who writes
+ *     lines     the most written ones: writes per request, object and offset, the writers
  */
 #include <pthread.h>
 #include <sched.h>
@@ -36,7 +36,7 @@
 
 enum { TENSOR_BYTES = 64, MAX_THREADS = 64, TOLD = 24 };
 
-/* ------------------------------------------------------------------------------- the requests */
+/* ---- The requests ---------------------------------------------------------------------------- */
 
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
@@ -47,7 +47,7 @@ static void respond(struct request *r, struct response *resp, uint32_t flags)
     response_free(resp);
 }
 
-/* Another thread may have executed it, if that had the instance. */
+/* Another thread may have executed the request, if it had the instance. */
 static void destroy(struct request *r)
 {
     atomic_store((atomic_bool *)r->maker_data, true);
@@ -83,7 +83,7 @@ static void prepare(struct request *r, struct model *m, char *memory, size_t mem
     must(request_add_data(r, in, &data), "data");
 }
 
-/* A request object for each request, as loops have it. */
+/* Makes a request object for each request, as loops do. */
 static void *drive(void *arg)
 {
     struct driver *d = arg;
@@ -106,15 +106,15 @@ static void *drive(void *arg)
         while (!atomic_load(&is_over))
             sched_yield();
         if (i % 16 == 0)
-            usleep(1); /* so that threads mix on few processors, too */
+            usleep(1); /* so that threads alternate on few processors, too */
     }
     line_count_here(NULL);
-    pthread_barrier_wait(d->begin); /* nobody's memory is another's before all have counted */
+    pthread_barrier_wait(d->begin); /* no memory is reused before all have counted */
     pool_free(pool);
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------- the answer */
+/* ---- The answer ------------------------------------------------------------------------------ */
 
 struct object {
     char name[64];

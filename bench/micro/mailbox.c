@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_mailbox - what handing a message to another thread costs: base/mailbox.c beside the plain
- * way, a list under a mutex with a flag that says whether the reader sleeps. Both wake through an
- * eventfd, at most once per sleep. CPU time of the whole process per message.
+ * bench_mailbox - the cost of a message to another thread: base/mailbox.c compared with the plain
+ * way, a list under a mutex with a flag that the reader sleeps. Both wake through an eventfd, at
+ * most once per sleep. CPU time of the whole process per message.
  *
- * burst: senders post as fast as they can; single: a sender waits until its message has come.
+ * burst: senders post as fast as they can; single: a sender waits until its message is delivered.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -2,9 +2,9 @@
 /*
  * malloc_count - an LD_PRELOAD library that counts a program's calls to the allocator.
  *
- * The counts live in a file that MALLOC_COUNT_FILE names, mapped shared, so a benchmark reads them
- * while the program runs and takes no part in it: no signal, no handler, no thread. The calls go on
- * to whatever allocator comes next, the C library's or jemalloc.
+ * The counts lie in a file that MALLOC_COUNT_FILE names, mapped shared, so that a benchmark reads
+ * them while the program runs without disturbing it: no signal, no handler, no thread. The calls go
+ * on to the next allocator, the C library's or jemalloc.
  *
  * The file is an array of 64-bit counts, in the order of enum call.
  */
@@ -20,10 +20,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* bench/harness/programs.py knows this order. */
+/* bench/harness/micro.py knows this order. */
 enum call { CALL_MALLOC, CALL_CALLOC, CALL_REALLOC, CALL_ALIGNED, CALL_FREE, N_CALLS };
 
-/* Until the file is mapped (and for good, without one) the counts go nowhere that is looked at. */
+/* Until the file is mapped (and for ever, without one) the counts go here, where they are not
+ * read. */
 static atomic_uint_fast64_t unmapped[N_CALLS];
 static _Atomic(atomic_uint_fast64_t *) counts = unmapped;
 
@@ -36,8 +37,8 @@ static struct {
 } next;
 
 /*
- * dlsym() may itself allocate before `next` is known. Those few blocks come from here and are never
- * given back.
+ * dlsym() may itself allocate before `next` is known. Those few blocks lie here and are never
+ * freed.
  */
 static _Alignas(64) char early[16384];
 static atomic_size_t early_used;
@@ -99,7 +100,7 @@ __attribute__((constructor)) static void map_file(void)
 
 static void count(enum call call)
 {
-    /* Relaxed: they are read when nothing is under way. */
+    /* Relaxed: they are read when no request is in flight. */
     atomic_fetch_add_explicit(&atomic_load_explicit(&counts, memory_order_relaxed)[call], 1,
                               memory_order_relaxed);
 }

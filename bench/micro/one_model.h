@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A server inside a bench program, and one model in it that is loaded without the repository's
- * books. What fails ends the program, which says what it was.
+ * catalog. A failure ends the program with its reason.
  *
  * Thread: one at a time.
  */
@@ -15,14 +15,15 @@ struct status;
 /* must - ends the program unless st is NULL; st is taken. */
 void must(struct status *st, const char *what);
 
-/* quiet_server_new - a server that logs no informational lines; its backends lie in that folder. */
+/* quiet_server_new - makes a server that logs no informational lines; its backends lie in that
+ * folder. */
 struct server *quiet_server_new(const char *repository, const char *backends);
-/* quiet_server_end - stops and frees it; no model is left. */
+/* quiet_server_end - stops and frees the server, which has no model. */
 void quiet_server_end(struct server *s);
 
-/* one_model_load - the model's highest version that its configuration allows. Borrowed. */
+/* one_model_load - loads the model's highest version that its configuration allows. Borrowed. */
 struct model *one_model_load(struct server *s, const char *repository, const char *name);
-/* one_model_unload - no request of it is under way. */
+/* one_model_unload - the model has no request in flight. */
 void one_model_unload(struct server *s, struct model *m);
 
 #endif

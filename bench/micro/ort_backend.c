@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ort_backend REPOSITORY BACKENDS LIBRARY [ROUNDS [NAME=VALUE]]: what the onnxruntime backend adds
- * to ONNX Runtime, in one process, with our core library and no network.
+ * ort_backend REPOSITORY BACKENDS LIBRARY [ROUNDS [NAME=VALUE]]: the cost that the onnxruntime
+ * backend adds to ONNX Runtime, in one process, with our core library and no network.
  *
  * Each kind of request is measured in turn, round after round, in CPU time of the process:
  *
  *     backend   a batch of requests made, executed (ModelInstanceExecute, responses, release)
  *     made      the requests made and released, nothing else
  *     moving, made_moving
- *               the same, with inputs and outputs that lie elsewhere each time, as those of many
- *               clients do: nothing that the backend keeps between runs can be used again (only of
+ *               the same, with inputs and outputs at different addresses each time, as those of
+ *               many clients: the backend can reuse nothing that it keeps between runs (only of
  *               small tensors)
  *     owned     a bare Run into buffers of the caller, wrapped for each call
- *     theirs    a bare Run that lets ONNX Runtime allocate, and a copy out of it
+ *     theirs    a bare Run that lets ONNX Runtime allocate, and a copy of its output
  *
- * so backend - made - owned is what the backend costs: it is taken within each round, and the
- * median counts. At the end ten models are loaded with requests from the library's threads, and
- * from two bare threads. Prints one JSON object.
+ * The cost of the backend is backend - made - owned, taken within each round; the median counts. At
+ * the end ten models are loaded with requests from the library's threads, and from two bare
+ * threads. Prints one JSON object.
  *
  * Under copy_count.so it measures nothing, and prints how many bytes the backend's library copies.
  */
@@ -48,7 +48,7 @@
 
 enum { MAX_BATCH = 8, MAX_ROUNDS = 64, N_MODELS = 10, N_BARE = 2, N_PLACES = 2 };
 enum { LOAD_NS = 250000000 }; /* of one sample of the ten models */
-enum { APART = 4096 }; /* requests of a batch do not lie together, as if each came by itself */
+enum { APART = 4096 };        /* requests of a batch lie apart, as requests of clients do */
 
 /* ---- Bare runs ------------------------------------------------------------------------------ */
 
@@ -60,7 +60,7 @@ struct kind {
     enum dtype dtype;
     int64_t shape[4];
     size_t n_dims, size_bytes;
-    uint32_t batch; /* requests in one */
+    uint32_t batch; /* requests in one batch */
     int runs;       /* in a round */
 };
 
@@ -197,7 +197,7 @@ struct asked {
     char memory[4096];
 };
 
-/* The last answers of `moving`, so that the next ones lie elsewhere. */
+/* The last answers of `moving`, kept so that the next ones lie elsewhere. */
 static struct response *kept[N_PLACES];
 static unsigned int n_kept;
 static bool keeps;
@@ -280,7 +280,7 @@ enum { BACKEND, MADE, MOVING, MADE_MOVING, OWNED, THEIRS, N_WAYS };
 static const char *const ways[N_WAYS] = {"backend_us",     "made_us",  "moving_us",
                                          "made_moving_us", "owned_us", "theirs_us"};
 
-/* Only of small tensors does it matter where they lie; large ones would fall out of the cache. */
+/* Only of small tensors the address matters; large ones leave the cache anyway. */
 static bool is_small(const struct kind *k)
 {
     return k->size_bytes < 1024;
@@ -335,13 +335,13 @@ static void measure_kind(struct model *m, const struct bare *b, int rounds)
            median(added_moving, rounds));
 }
 
-/* What copy_count.so has, where it is. */
+/* The counter of copy_count.so, if that is loaded. */
 static atomic_bool *copy_count_on;
 static atomic_size_t *copy_count_bytes;
 
 static void count_copies(struct model *m, const struct bare *b)
 {
-    backend_run(m, b, b->in, true); /* memory that is kept from then on */
+    backend_run(m, b, b->in, true); /* allocates the memory that is kept from then on */
     atomic_store(copy_count_bytes, 0);
     atomic_store(copy_count_on, true);
     backend_run(m, b, b->in, true);
@@ -379,7 +379,7 @@ static void try_kind(const char *repository, const struct kind *k, int rounds)
 static const struct kind load_kind = {"load",     "",        {"IN"}, {"OUT"},      1, 1, ORT_FLOAT,
                                       DTYPE_FP32, {32, 512}, 2,      32 * 512 * 4, 1, 0};
 
-/* A request that asks again as soon as it is answered, until `until_ns`. */
+/* A request that is sent again as soon as it is answered, until `until_ns`. */
 struct stream {
     struct asked asked;
     struct model *model;
@@ -498,7 +498,8 @@ static void sample(struct sample *s, int round, double (*load)(uint64_t for_ns))
     s->switches[round] = (switches() - from_switches) / (double)atomic_load(&n_answers);
 }
 
-/* Many short rounds, and each ratio of neighbours in time: others may use the machine, too. */
+/* Many short rounds, and the ratio of each two neighbours in time, because others may use the
+ * machine, too. */
 static void measure_load(const char *repository, int rounds)
 {
     static struct sample served, bare;
@@ -525,7 +526,7 @@ static void measure_load(const char *repository, int rounds)
            median(ratio, rounds), median(cpu_ratio, rounds));
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole run --------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {
@@ -569,5 +570,5 @@ int main(int argc, char **argv)
     else
         measure_load(argv[1], MIN(4 * rounds, (int)MAX_ROUNDS));
     fflush(stdout);
-    _exit(0); /* what a server does at its end is measured elsewhere */
+    _exit(0); /* the end of a server is measured elsewhere */
 }

@@ -2,9 +2,9 @@
 /*
  * ort_loop LIBRARY MODEL IN_NAME IN_SHAPE OUT_NAME OUT_SHAPE [SECONDS]
  *
- * What one Run of a model costs when nothing is around it: FP32 tensors over the caller's own
- * memory, wrapped for every call as a server must, one thread. Prints one line of JSON with the CPU
- * time per Run and the first output value. Shapes are written 1x64.
+ * The cost of one bare Run of a model: FP32 tensors over the caller's own memory, wrapped for every
+ * call as a server must, one thread. Prints one line of JSON with the CPU time per Run and the
+ * first output value. Shapes are written 1x64.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Places in the table of functions that OrtGetApiBase()->GetApi() gives; they never move. */
+/* Slots in the table of functions that OrtGetApiBase()->GetApi() gives; they never move. */
 enum slot {
     SLOT_GET_ERROR_MESSAGE = 2,
     SLOT_CREATE_ENV = 3,

@@ -27,14 +27,14 @@ def extern_c(language, text):
 
 
 def functions(text):
-    """What is declared, as the compiler sees it: no comments, no function types."""
+    """The declarations as the compiler sees them: no comments, no function types."""
     plain = subprocess.run(["gcc", "-E", "-P", f"-I{INCLUDE}", "-"], input=text, capture_output=True, text=True,
                            check=True).stdout
     return set(re.findall(r"\b(TRITON[A-Z]+_\w+)\s*\(", plain))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_signatures(language):
+def test_each_function_has_its_signature(language):
     """A second declaration that differs in any type does not compile."""
     done = compile_only(language, HEADERS + extern_c(language, SIGNATURES))
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_the_headers_declare_these_functions_and_no_others():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_values(language):
+def test_each_value_is_as_compiled(language):
     checks = "\n".join(f'static_assert({name} == {value}, "{name}");' for name, value in VALUES)
     done = compile_only(language, f"#include <assert.h>\n{HEADERS}{checks}\n")
     assert done.returncode == 0, done.stderr
@@ -69,8 +69,8 @@ def test_every_value_is_in_the_table():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_sizes(language):
-    """Enumerations are ints; all objects are opaque, so that pointers are all that crosses."""
+def test_types_have_their_sizes(language):
+    """Enumerations are ints. All objects are opaque, so that only pointers cross the interface."""
     enums = re.findall(r"\}\s*(TRITON[A-Z]+_\w+);", "".join((INCLUDE / "triton/core" / p.name).read_text()
                                                        for p in (INCLUDE / "triton/core").glob("*.h")))
     assert len(enums) >= 20

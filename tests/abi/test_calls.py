@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions of the backend interface say of objects, requests, their inputs and responses (tests/plugins/caller), in
-both servers. What a program that embeds the server can say more of a request is in tests/unit/api/test_requests.c."""
+"""The answers of functions of the backend interface about objects, requests, their inputs and responses
+(tests/plugins/caller), in both servers. tests/unit/api/test_requests.c tests what a program that embeds the server can
+set besides in a request."""
 
 import json
 import urllib.error
@@ -43,7 +44,7 @@ def answer(server):
                                   "inputs": [{"name": "IN", "datatype": "INT32", "shape": [3], "data": [7, 8, 9]}]})
 
 
-def test_what_the_calls_say(server, answer):
+def test_each_call_has_its_answer(server, answer):
     lines = answer["outputs"][0]["data"][0].splitlines()
     parameters = [line for line in lines if line.startswith("parameter ")]  # in any order
     assert sorted(parameters) == ["parameter number: int -5", "parameter real: double 0.25", "parameter text: string a text",
@@ -58,7 +59,7 @@ def test_what_the_calls_say(server, answer):
         "output NOPE: " + ("Output name NOPEnot found." if server.which == "triton" else "output name NOPE does not exist in the response")]
 
 
-def test_parameters_of_a_response(answer):
+def test_a_response_has_its_parameters(answer):
     given = answer["parameters"]
     assert {name: given[name] for name in ("string", "int", "bool", "double")} == {
         "string": 'a "text"', "int": -(1 << 63), "bool": True, "double": 0.5}
@@ -66,7 +67,7 @@ def test_parameters_of_a_response(answer):
     assert given["output"] == f"memory: CPU 0, {size} bytes, no handle"
 
 
-def test_memory_that_is_reported(server, answer):
+def test_reported_memory_is_in_the_statistics(server, answer):
     used = ask(server, "/stats")["model_stats"][0]["memory_usage"]
     if server.which == "triton":
         assert used == [{"type": "CPU", "id": place, "byte_size": 512} for place in (0, 1)]

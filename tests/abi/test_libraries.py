@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backend libraries that fail in each of their functions, lack some, depend on others, or die; compiled from library.c."""
+"""Backend libraries that fail in each of their functions, lack some, depend on others, or crash; compiled from library.c."""
 
 import json
 import pathlib
@@ -56,7 +56,7 @@ class Place:
 
 
 def ask(server, model):
-    """OUT, or the status and the error."""
+    """Returns OUT, or the status and the error."""
     body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}
     request = urllib.request.Request(f"http://{server.url}/v2/models/{model}/infer", json.dumps(body).encode())
     try:
@@ -73,28 +73,28 @@ ON_UNLOAD = ["ModelInstanceFinalize", "ModelFinalize", "Finalize"]
 
 
 def steps(server):
-    """The functions that have been called, in their order."""
+    """The functions that were called, in order."""
     return [line.split("library: ")[1].split()[0].strip('"') for line in server.log().splitlines() if "library: " in line]
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
 @pytest.mark.parametrize("function", ON_LOAD)
-def test_an_error_while_it_loads(place, function, which):
+def test_an_error_of_a_load_fails_the_model(place, function, which):
     place.library("bad", f"-DFAILS={function}")
     place.model("m", "bad")
-    # The genuine one, too, is to go its own way to the end.
+    # The genuine one, too, must stop by itself.
     with place.served(which=which, **({"graceful": True} if which == "triton" else {})) as server:
         assert "not today" in server.log()
         assert ask(server, "m")[0] in (400, 404)
     called = steps(server)
-    # What was begun is ended, also that whose initialisation has failed.
+    # Each object that was initialised is finalised, also one whose initialisation has failed.
     expected = {"Initialize": ["Finalize"], "ModelInitialize": ["ModelFinalize", "Finalize"],
                 "ModelInstanceInitialize": ["ModelInstanceFinalize", "ModelFinalize", "Finalize"]}[function]
     assert called[called.index(function) + 1:] == expected
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_an_error_of_attributes_is_no_obstacle(place, which):
+def test_an_error_of_attributes_does_not_fail_the_load(place, which):
     place.library("bad", "-DFAILS=GetBackendAttribute")
     place.model("m", "bad")
     with place.served(which=which, ready=True) as server:
@@ -154,7 +154,7 @@ MISSING = {
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
 @pytest.mark.parametrize("option", MISSING)
-def test_what_is_missing_is_named(place, option, which):
+def test_a_missing_function_is_named(place, option, which):
     path = place.library("bad", option)
     place.model("m", "bad")
     with place.served(which=which) as server:
@@ -163,7 +163,7 @@ def test_what_is_missing_is_named(place, option, which):
             assert f"unable to load shared library: {path}" in server.log()
 
 
-def test_no_library_at_all(place):
+def test_a_missing_library_fails_the_load(place):
     (place.backends / "bad").mkdir(parents=True)
     (place.backends / "bad" / "libtriton_bad.so").write_text("not a library")
     place.model("m", "bad")
@@ -171,11 +171,11 @@ def test_no_library_at_all(place):
         assert "unable to load shared library: " in server.log() and "libtriton_bad.so: " in server.log()
 
 
-# ---- Where a library is looked for
+# ---- Where a library is searched
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_search_order(place, which):
-    """The version's folder, the model's, the backend's own; `runtime` names another file in the same places."""
+def test_libraries_are_searched_in_order(place, which):
+    """The version's folder, the model's, the backend's own; `runtime` names another file in the same folders."""
     place.library("here", "-DSAYS=own")
     own = {"plain": "own"}
     for name, where in {"all": ("1", "."), "model": (".",), "version": ("1",)}.items():
@@ -197,7 +197,7 @@ def test_search_order(place, which):
 @pytest.mark.parametrize("which", ["conch", "triton"])
 @pytest.mark.parametrize("setting", ["backend-directory", "here,backend-directory"])
 def test_the_folder_of_all_backends_may_be_a_setting(place, which, setting):
-    """One for all; a backend that has it for itself is only told so."""
+    """A setting for all backends; a setting of that name for one backend is only passed to it."""
     place.library("here", "-DSAYS=near")
     compile_library(place.backends.parent / "far/here/libtriton_here.so", "-DSAYS=far")
     place.model("m", "here")
@@ -208,7 +208,7 @@ def test_the_folder_of_all_backends_may_be_a_setting(place, which, setting):
 # ---- Several libraries
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_two_backends_with_the_same_symbols(place, which):
+def test_two_backends_may_have_the_same_symbols(place, which):
     place.library("one", "-DSAYS=one")
     place.library("two", "-DSAYS=two")
     for model, backend in (("a", "one"), ("b", "two"), ("c", "one")):
@@ -219,7 +219,7 @@ def test_two_backends_with_the_same_symbols(place, which):
 
 
 def write_beside(folder, name, *options, calls=None):
-    """libNAME.so with the function NAME(); it knows no path ($ORIGIN) to others."""
+    """Builds libNAME.so with the function NAME(); it has no path ($ORIGIN) to other libraries."""
     source = folder / f"{name}.c"
     folder.mkdir(parents=True, exist_ok=True)
     source.write_text(f"extern const char *{calls}(void);\nconst char *{name}(void) {{ return {calls}(); }}\n" if calls
@@ -227,8 +227,8 @@ def write_beside(folder, name, *options, calls=None):
     return compile_library(folder / f"lib{name}.so", f"-Wl,-soname,lib{name}.so", *options, source=source)
 
 
-def test_dependencies_from_its_own_folder(place):
-    """Also those of a dependency, and none that is not there."""
+def test_dependencies_load_from_the_librarys_folder(place):
+    """Also the dependencies of a dependency, if they exist."""
     folder = place.backends / "dep"
     write_beside(folder, "deepest")
     write_beside(folder, "beside", f"-L{folder}", "-ldeepest", calls="deepest")
@@ -241,7 +241,7 @@ def test_dependencies_from_its_own_folder(place):
         assert "libdeepest.so: cannot open shared object file" in server.log()
 
 
-def test_a_dependency_that_cannot_be_loaded_either(place):
+def test_a_dependency_that_cannot_be_loaded_is_named(place):
     folder = place.backends / "dep"
     library = write_beside(folder, "beside")
     place.library("dep", "-DBESIDE", f"-L{folder}", "-lbeside")
@@ -251,8 +251,8 @@ def test_a_dependency_that_cannot_be_loaded_either(place):
         assert f"unable to load shared library: {library}: " in server.log()
 
 
-def test_a_dependency_without_a_name_of_its_own(place):
-    """It is not found again when it is there; that ends with the linker's words."""
+def test_a_dependency_without_a_soname_is_an_error(place):
+    """An opened library without a name is not found again; the linker's error is reported."""
     folder = place.backends / "dep"
     write_beside(folder, "beside")
     place.library("dep", "-DBESIDE", f"-L{folder}", "-lbeside")
@@ -265,8 +265,9 @@ def test_a_dependency_without_a_name_of_its_own(place):
 # ---- Settings
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_settings(place, which):
-    """Those for all reach every backend; its own win, before and behind, and nobody else has them; the last one counts."""
+def test_settings_reach_their_backend(place, which):
+    """Settings for all backends reach every backend. A backend's own settings win, before or after, and reach no other;
+    the last of equal ones counts."""
     for name in ("one", "two"):
         place.library(name, f"-DSAYS={name}")
         place.model(name, name)
@@ -285,7 +286,7 @@ def test_settings(place, which):
 
 @pytest.mark.parametrize("function", ["Initialize", "ModelInitialize", "ModelInstanceExecute"])
 def test_a_crash_ends_the_server_and_names_the_library(place, function):
-    """Nothing that C offers contains a write to nowhere: the log says whose it was."""
+    """A write to an invalid address is always a crash: the log names the library."""
     place.library("bad", f"-DCRASHES={function}")
     place.model("m", "bad")
     server = place.served(ready=None)

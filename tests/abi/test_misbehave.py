@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend that breaks the rules gets every client exactly one clear answer, and the server goes on.
+"""A backend breaks the rules: every client gets exactly one clear answer, and the server goes on.
 
-tests/plugins/misbehave/misbehave.c does what the request parameter `do` says.
+tests/plugins/misbehave/misbehave.c does what the request parameter `do` asks for.
 """
 
 import concurrent.futures
@@ -35,7 +35,7 @@ dynamic_batching { preferred_batch_size: [ 5 ] max_queue_delay_microseconds: 600
 
 pytestmark = pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton dies of it, or never answers")
 
-# What is done, HTTP status, a pattern of the error or the values of OUT (None: no outputs).
+# The behaviour, the HTTP status, a pattern of the error or the values of OUT (None: no outputs).
 CASES = [
     ("execute-error", 503, "^execute has failed$"),
     ("error-response", 400, "^this request is no good$"),
@@ -106,7 +106,7 @@ def serve(root, config=CONFIG):
 
 
 def ask(server, do=None, hold=None, values=(1, 2), batch=False, **more):
-    """The status and the decoded body. hold: who is late waits as long as that file is there. more: parameters."""
+    """Returns the status and the decoded body. hold: late answers wait while that file exists. more: parameters."""
     shape = [1, len(values)] if batch else [len(values)]
     body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": shape, "data": list(values)}], "parameters": more}
     if do:
@@ -138,13 +138,13 @@ def check(answer, status, expected):
 @pytest.mark.parametrize("do, status, expected", CASES, ids=[case[0] for case in CASES])
 def test_one_clear_answer_and_the_server_goes_on(mis, do, status, expected):
     check(ask(mis, do), status, expected)
-    for _ in range(4):  # both instances are still able to work
+    for _ in range(4):  # both instances still work
         check(ask(mis), 200, [1, 2])
     mis.assert_alive()
 
 
 @pytest.mark.parametrize("do", ["no-final", "negative-shape", "buffer-index", "no-dimensions", "other-type"])
-def test_answered_in_one_way_or_another(mis, do):
+def test_each_request_is_answered_once_whatever_wins(mis, do):
     status, body = ask(mis, do)
     assert (status == 200 and "outputs" in body) or (400 <= status < 600 and body["error"]), body
     check(ask(mis), 200, [1, 2])
@@ -188,7 +188,7 @@ def test_a_late_answer_does_not_hold_up_others(mis_alone, hold):
 @pytest.mark.parametrize("do, expected", [("late-answer", [7, 7]), ("late-both", [7, 7]), ("late-response", [1, 2]),
                                           ("late-release", [1, 2])])
 def test_a_stop_waits_for_threads_that_are_late(do, expected, mis_alone, hold):
-    """Neither the answer nor the release is lost, and the model is not taken away under the thread."""
+    """Neither the answer nor the release is lost, and the model is not freed while the thread uses it."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, mis_alone, do, hold)
         mis_alone.wait_log("somebody is late")
@@ -207,7 +207,7 @@ ARRAYS = ["zeroed", "reversed", "shifted", "released"]
 @pytest.mark.parametrize("fail", ["", "execute has failed"])
 @pytest.mark.parametrize("array", ARRAYS)
 def test_the_array_of_requests_is_the_backends(array, fail, mis):
-    """It does with it what it likes: public backends set to NULL what they have answered."""
+    """It may overwrite it: public backends set the requests that they have answered to NULL."""
     expected = (400, "^the whole batch is no good$") if array == "released" else (200, [1, 2])
     for _ in range(4):
         check(ask(mis, array=array, fail=fail), *expected)
@@ -226,7 +226,7 @@ def batched(tmp_path_factory):
 @pytest.mark.parametrize("fail", ["", "execute has failed"])
 @pytest.mark.parametrize("array", ARRAYS)
 def test_the_array_of_a_batch_is_the_backends(array, fail, batched):
-    """Each of a batch gets its own answer, whatever has become of the array."""
+    """Each request of a batch gets its own answer, whatever happened to the array."""
     for _ in range(4):
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
             asked = [pool.submit(ask, batched, values=(n, n + 1), batch=True, array=array, fail=fail) for n in range(5)]

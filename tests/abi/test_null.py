@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every exported function that returns an error is called with null pointers, and answers INVALID_ARG.
 
-The functions and their parameters come from the headers, so none can be forgotten.
+The functions and their parameters are read from the headers, so that none is forgotten.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(servers.SANITIZED, reason="Python has not been l
 
 
 def functions():
-    """{name: [whether a parameter is an object, "pointer" or "number"]}, of what backends and programs call."""
+    """{name: [whether a parameter is an object, "pointer" or "number"]}, of the functions that backends and programs call."""
     text = subprocess.run(["gcc", "-E", "-P", f"-I{INCLUDE}", "-"], capture_output=True, text=True, check=True, input=(
         '#include "triton/core/tritonserver.h"\n#include "triton/core/tritonbackend.h"\n')).stdout
     exported, _ = dynamic(LIBRARY)
@@ -43,16 +43,16 @@ def kind(parameter):
 
 
 FUNCTIONS = functions()
-# Deleting no object is nothing to do, as free(NULL) is.
+# Deleting NULL succeeds, as free(NULL) does.
 DELETES_NOTHING = {"TRITONBACKEND_ModelInstanceResponseStatisticsDelete"} | {
     f"TRITONSERVER_{what}Delete" for what in (
         "BufferAttributes", "InferenceRequest", "InferenceResponse", "Message", "MetricArgs", "Metrics", "ResponseAllocator",
         "Server", "ServerOptions")}
-MAKES_ERRORS = {"TRITONSERVER_ErrorNew"}  # its result is one in any case
+MAKES_ERRORS = {"TRITONSERVER_ErrorNew"}  # its result is an error in any case
 
 
 def call(library, name, arguments):
-    """The error's code and text, or None for none."""
+    """Returns the error's code and text, or None for no error."""
     function = getattr(library, name)
     function.restype = ctypes.c_void_p
     room = [ctypes.create_string_buffer(256) for _ in arguments]
@@ -63,7 +63,7 @@ def call(library, name, arguments):
 
 
 def answer_calls(pipe):
-    """The other process: a function that ends it has ended nothing else."""
+    """The other process: a function that kills it kills nothing else."""
     library = ctypes.CDLL(str(LIBRARY))
     library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
     library.TRITONSERVER_ErrorMessage.argtypes = [ctypes.c_void_p]
@@ -73,7 +73,7 @@ def answer_calls(pipe):
 
 
 class Caller:
-    """A process that calls functions; another one takes its place when it dies of that."""
+    """A process that calls functions; when a call kills it, another process replaces it."""
 
     def __init__(self):
         self.process = None
@@ -108,7 +108,7 @@ def make_caller():
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in DELETES_NOTHING | MAKES_ERRORS])
-def test_null_everywhere(answer, name):
+def test_null_for_every_parameter_is_refused(answer, name):
     code, text = answer(name, ["null"] * len(FUNCTIONS[name])) or pytest.fail("it was accepted")
     assert code == INVALID_ARG
     assert text and "\n" not in text
@@ -118,8 +118,8 @@ WITH_OBJECT = [name for name, kinds in FUNCTIONS.items() if kinds[0] == "object"
 
 
 @pytest.mark.parametrize("name", WITH_OBJECT)
-def test_a_null_object(answer, name):
-    """What the results go to is there, the object is not."""
+def test_a_null_object_is_refused(answer, name):
+    """The pointers for results are valid, the object is NULL."""
     kinds = FUNCTIONS[name]
     code, text = answer(name, ["null" if k != "pointer" else "room" for k in kinds]) or pytest.fail("it was accepted")
     assert code == INVALID_ARG
@@ -127,11 +127,11 @@ def test_a_null_object(answer, name):
 
 
 @pytest.mark.parametrize("name", sorted(DELETES_NOTHING))
-def test_nothing_is_deleted(answer, name):
+def test_deleting_null_succeeds(answer, name):
     assert answer(name, ["null"]) is None
 
 
-def test_all_of_them():
+def test_every_function_is_called():
     exported, _ = dynamic(LIBRARY)
     assert {name for name in FUNCTIONS if name.startswith("TRITONBACKEND_")} == {
         name for name in exported if name.startswith("TRITONBACKEND_")}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places in backends/onnxruntime/ort_api.h against a C header of ONNX Runtime's own.
+"""The slots in backends/onnxruntime/ort_api.h compared with a C header of ONNX Runtime.
 
-No package of ours has that header; a Go module carries it, which the ordinary go client fetches. Where that is
-not possible the test is skipped; the places are also proved by every model that the backend runs.
+None of our packages has that header; a Go module has it, which the ordinary go client fetches. If that fails the test
+is skipped. Every model that the backend runs also proves the slots.
 """
 
 import json
@@ -82,7 +82,7 @@ def header_folder(tmp_path_factory):
     return got["Dir"]
 
 
-def test_places_and_numbers(header_folder, tmp_path):
+def test_slots_and_numbers_are_those_of_the_header(header_folder, tmp_path):
     source = tmp_path / "slots.c"
     source.write_text(CHECKS)
     done = subprocess.run(

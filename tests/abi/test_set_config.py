@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend does to a model's configuration while it loads, in right and in wrong ways, and what our server makes of it.
+"""What a backend does to a model's configuration while it loads, in right and in wrong ways, and how our server reacts.
 
-The models are those of tests/conformance/corpus/set_config.txt, where the genuine Triton is asked the same; the backend
+The models are those of tests/conformance/corpus/set_config.txt, with which the genuine Triton is compared; the backend
 is tests/plugins/accept/accept.c.
 """
 
@@ -22,7 +22,7 @@ SET = ", in what the backend has set"
 DONE = " (config.pbtxt, as the backend has completed it)"
 ENUM, POLICY = "type.googleapis.com/inference.DataType", "type.googleapis.com/inference.ModelTransactionPolicy"
 
-# The error's text, or what the configuration then has.
+# The error's text, or parts of the resulting configuration.
 EXPECTED = {
     "c_nothing": {"max_batch_size": 0, "input": [], "output": []},
     "c_all": {"max_batch_size": 4, "input": [{"name": "a", "dims": [-1, 3]}], "output": [{"name": "b", "data_type": "TYPE_STRING"}],
@@ -147,7 +147,7 @@ def get(server, path, data=None):
 
 
 def has(got, wanted):
-    """Whether got has all that wanted names."""
+    """Does got have everything that wanted names?"""
     if isinstance(wanted, dict):
         return isinstance(got, dict) and all(name in got and has(got[name], value) for name, value in wanted.items())
     if isinstance(wanted, list):
@@ -156,7 +156,7 @@ def has(got, wanted):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_what_a_backend_sets(served, model):
+def test_a_backend_sets_the_configuration(served, model):
     expected = EXPECTED[model.name]
     if isinstance(expected, dict):
         config = get(served, f"models/{model.name}/config")
@@ -168,7 +168,7 @@ def test_what_a_backend_sets(served, model):
     assert re.sub(r"\(/\S*/config.pbtxt", "(config.pbtxt", said) == expected
 
 
-def test_nothing_else_happens(served):
-    """One that fails does not harm the others, nor itself for the next load."""
+def test_failed_models_harm_nothing_else(served):
+    """A model that fails harms neither the other models nor its own next load."""
     served.assert_alive()
     assert len(EXPECTED) == len(MODELS)

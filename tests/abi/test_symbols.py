@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libtritonserver.so exports functions that the public headers declare, and nothing else; which ones are missing is documented."""
+"""libtritonserver.so exports functions that the public headers declare, and nothing else. A page lists the missing ones."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def test_exports_are_declared():
     assert "TRITONSERVER_ServerNew" in exported
 
 
-def test_functions_of_ours_are_all_exported():
+def test_all_our_own_functions_are_exported():
     exported, _ = dynamic(LIBRARY)
     missing = {name for name in declared() if name.startswith("conch_")} - exported
     assert not missing
@@ -32,7 +32,7 @@ def test_the_page_lists_what_is_missing():
     assert done.returncode == 0, done.stderr
 
 
-def test_soname():
+def test_the_library_has_its_soname():
     dynamic_section = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
     assert "Library soname: [libtritonserver.so]" in dynamic_section
 
@@ -42,7 +42,7 @@ PLUGINS = sorted(BUILD.glob("backends/*/lib*.so"))
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda p: p.name)
 def test_plugin_asks_for_the_abi_only(plugin):
-    """What a plugin wants of the server is there, and it names no server library: it runs in any."""
+    """The server has every function that a plugin needs. A plugin names no server library: it runs in any."""
     defined, wanted = dynamic(plugin)
     assert defined, "no entry points"
     assert defined <= BY_PLUGINS

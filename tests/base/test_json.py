@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our JSON against Python's: what both read is the same, and they agree on what is a document.
+"""Our JSON compared with Python's: a document that both read has the same values, and both agree on what is a document.
 
-Where they differ on purpose is said in differs(); everything else that one accepts the other must.
+differs() lists the intended differences; any other document that one accepts the other must accept, too.
 """
 
 import json
@@ -18,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", ROOT / "build/release")) / "tests/json_copy"
 
-# Both halves alone, and code points of one to four bytes.
+# Both halves of a surrogate pair alone, and code points of one to four bytes.
 CHARACTERS = ['"', "\\", "/", "\b", "\n", "\0", "\x1f", " ", "a", "7", "\x7f", "é", "€", "😀", ",", "[", "}"]
 
 
@@ -95,12 +95,12 @@ def same(a, b):
 
 
 def differs(document):
-    """Texts on which the two do not agree, on purpose."""
+    """Texts on which the two differ on purpose."""
     return (
         re.search(rb"In|N", document)  # NaN, Inf and Infinity with either sign
         or b"\0" in document  # ends the document for us
         or re.search(rb"\\u[dD][89a-fA-F]", document)  # half a surrogate pair
-        or re.search(rb"\d{300}|[eE]\+?\d{3}", document)  # numbers that are too big
+        or re.search(rb"\d{300}|[eE]\+?\d{3}", document)  # numbers that are too large
     )
 
 
@@ -114,8 +114,8 @@ def test_values_are_the_same(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_broken_documents(seed):
-    """Some bytes changed, lost or added: most are no documents any more, some are others."""
+def test_both_refuse_the_same_broken_documents(seed):
+    """Some bytes changed, lost or added: most results are not documents, some are."""
     rng = random.Random(1000 + seed)
     documents = []
     while len(documents) < 5000:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of a configuration that are odd or without measure: taken or refused as by protobuf's C++ parser, in bounded time and memory."""
+"""Odd and huge texts of a configuration: accepted or refused as by protobuf's C++ parser, in bounded time and memory."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from mapper import BUILD, Ours, classes, cpp
 
 MB = 1 << 20
 LIMITS = {"text": 64 * MB, "message": 256 * MB}
-# A sanitizer's bookkeeping is not ours; it is slower, too.
+# A sanitizer's memory is not ours; it is slower, too.
 TIME_S, MEMORY = (60, 4096 * MB) if server.SANITIZED else (10, LIMITS["text"] * 2 + LIMITS["message"] + 64 * MB)
 
 
@@ -27,7 +27,7 @@ def start_ours():
     tool.close()
 
 
-# ---- Odd texts: we and C++ agree on each, and on the message. True: it is one.
+# ---- Odd texts: we and C++ agree on each, and on the message. True: it is a configuration.
 
 ODD = [
     # numbers
@@ -130,7 +130,7 @@ ODD = [
     ("name", False),
     ("name:", False),
     (":", False),
-    # what comes twice
+    # fields that are given twice
     ("name: 'a' name: 'a'", False),
     ("optimization { } optimization { }", False),
     ("dynamic_batching { } ensemble_scheduling { }", False),
@@ -144,7 +144,7 @@ ODD = [
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")    # from Python's reader
 @pytest.mark.parametrize(("text", "fine"), ODD, ids=[repr(text)[1:50] for text, _ in ODD])
-def test_odd_texts(ours, text, fine):
+def test_odd_texts_are_read_as_by_protobuf(ours, text, fine):
     taken, wire = ours.ask("text", "wire", text.encode())
     theirs, complaint = cpp(text.encode())
     assert (theirs is not None) == fine, complaint
@@ -154,7 +154,7 @@ def test_odd_texts(ours, text, fine):
             classes.ModelConfig.FromString(theirs).SerializeToString(deterministic=True)
         if r"\?" in text:
             return    # Python leaves the backslash
-        try:    # Python is the third; what it does not take, it refuses
+        try:    # Python is the third; it refuses what it does not accept
             assert text_format.Parse(text, classes.ModelConfig()).SerializeToString(deterministic=True) == \
                 classes.ModelConfig.FromString(wire).SerializeToString(deterministic=True)
         except text_format.ParseError:
@@ -163,7 +163,7 @@ def test_odd_texts(ours, text, fine):
         assert re.match(rb"text:\d+:\d+: ", wire)
 
 
-# What C++ takes and we do not, since a C string cannot hold it or others cannot show it.
+# C++ accepts these; we do not, since a C string cannot hold them or others cannot show them.
 UNFIT = [
     (r'name: "a\0b"', "contains a NUL byte"),
     (r'name: "\x00"', "contains a NUL byte"),
@@ -179,13 +179,13 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("text", "why"), UNFIT, ids=[repr(text)[1:40] for text, _ in UNFIT])
-def test_strings_that_do_not_fit(ours, text, why):
+def test_unfit_strings_are_refused(ours, text, why):
     taken, said = ours.ask("text", "wire", text if isinstance(text, bytes) else text.encode())
     assert not taken
     assert why in said.decode()
 
 
-# ---- Texts without measure: what is taken, or how the refusal reads
+# ---- Huge texts: accepted, or the text of the refusal
 
 
 LARGE = {
@@ -217,7 +217,7 @@ LARGE = {
 
 
 def ask_alone(form, text):
-    """What a fresh pbtool says of it; it may not cost more than we allow, the way in and out included."""
+    """Asks a fresh pbtool. It may use no more memory than we allow, input and output included."""
     tool = Ours()
     try:
         fine, body = tool.ask(form, "wire", text)
@@ -232,7 +232,7 @@ def ask_alone(form, text):
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_large_texts(what):
+def test_large_texts_take_bounded_memory(what):
     make, check, said = LARGE[what]
     fine, body = ask_alone("text", make())
     if said:
@@ -257,7 +257,7 @@ LARGE_JSON = {
 
 
 @pytest.mark.parametrize("what", LARGE_JSON)
-def test_large_json(what):
+def test_large_json_takes_bounded_memory(what):
     make, said = LARGE_JSON[what]
     fine, body = ask_alone("json", make())
     if said:
@@ -268,7 +268,7 @@ def test_large_json(what):
         assert fine, body
 
 
-# ---- The rules, over what is large and fine as a text
+# ---- The rules, applied to texts that are large and right
 
 IO = 'backend:"b" max_batch_size:8 input{name:"I" data_type:TYPE_FP32 dims:1} output{name:"O" data_type:TYPE_FP32 dims:1} '
 N = 50_000

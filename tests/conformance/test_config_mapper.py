@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our text and JSON mapper against protobuf's own, in Python and in C++, on random and on damaged messages.
+"""Our text and JSON mapper compared with protobuf's own, in Python and in C++, on random and on damaged messages.
 
-CONCH_SCALE=n does n times as many; CONCH_SEED chooses others.
+CONCH_SCALE=n makes n times as many; CONCH_SEED chooses others.
 """
 
 import math
@@ -86,7 +86,7 @@ def random_text(rng, message):
         use_short_repeated_primitives=rng.random() < 0.5, use_index_order=rng.random() < 0.5)
 
 
-def test_random_messages(ours):
+def test_random_messages_are_mapped_as_by_protobuf(ours):
     rng = random.Random(SEED)
     for _ in range(1500 * SCALE):
         message = random_message(rng)
@@ -142,8 +142,8 @@ def by_python(text):
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")    # protobuf's own reader gives them
-def test_damaged_texts(ours):
-    """Where we and Python differ, the C++ parser, which is what the reference uses, has the word."""
+def test_damaged_texts_are_read_as_by_protobuf(ours):
+    """Where we and Python differ, the C++ parser decides, which is what the reference uses."""
     rng = random.Random(SEED + 1)
     accepted = asked = 0
     for _ in range(3000 * SCALE):
@@ -181,21 +181,21 @@ def damage_json(rng, text):
     return "".join(tokens)
 
 
-# What Python's reader does otherwise, by our error or by the text that it accepts or refuses:
+# Where Python's reader differs, by our error or by the text that it accepts or refuses:
 OTHERWISE_JSON = [
     rb"given twice",                    # Python: the last member wins
     rb"NUL byte",                       # no C string
-    rb"for type type\.googleapis\.com/inference\.[\w.]+ \(\d",    # enums: Python ignores case nowhere
+    rb"for type type\.googleapis\.com/inference\.[\w.]+ \(\d",    # enums: Python never ignores case
     rb"expected an? (integer|number)",  # Python's int() takes " 1" and "1_0"
     rb"expected a name or a number",    # Python takes true for 1
 ]
 
 
-# What protobuf's reader in C++ takes and the one in Python does not: one value for a list, relaxed syntax.
+# Accepted by protobuf's reader in C++ and not by the one in Python: one value for a list, relaxed syntax.
 MORE_GENEROUS = r"epeated field \w+ must be in \[\]|trailing comma|Expecting property name|Expecting value"
 
 
-def test_damaged_json(ours):
+def test_damaged_json_is_read_as_by_protobuf(ours):
     rng = random.Random(SEED + 2)
     accepted = 0
     for _ in range(2000 * SCALE):
@@ -211,7 +211,7 @@ def test_damaged_json(ours):
             assert theirs is None or any(re.search(known, body) for known in OTHERWISE_JSON), f"{body!r}\n{json}"
         elif theirs is not None:
             assert classes.ModelConfig.FromString(body) == theirs, json
-        else:    # enums in any case; an explicit null inside a oneof; what C++ takes, too; else we may not be more generous
+        else:    # enums in any case, a null inside a oneof, what C++ accepts, too; else we may not be more generous
             assert (re.search(r'"(type|kind|format)_[a-z0-9_]+"|null', json) or re.search(MORE_GENEROUS, refusal)), f"{refusal}\n{json}"
     assert accepted > 100 * SCALE
 
@@ -233,7 +233,7 @@ def test_errors_begin_as_in_cpp(text, error):
         pytest.skip("refused by us only")
     _, complaints = cpp(text.encode())
     theirs = re.match(r"input:\d+:\d+: (.*)", complaints)[1].rstrip(".")
-    # Where protobuf shows nothing for the end of the text, we say so; of a oneof we know no name.
+    # Where protobuf prints nothing for the end of the text, we name it; we have no name for a oneof.
     theirs = re.sub(r'another member of oneof "\w+"', "another member of the same oneof", theirs)
     theirs = re.sub(r'(got: |found ")("?)$', r"\1end of text\2", theirs)
     if "is not closed" in error:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every configuration that we have, as text and as JSON and back, and as Python's protobuf reads and prints it.
+"""Every configuration that we have, converted to text and to JSON and back, and as Python's protobuf reads and prints it.
 
-CONCH_SCALE=n does n times as many random messages; CONCH_SEED chooses others.
+CONCH_SCALE=n makes n times as many random messages; CONCH_SEED chooses others.
 """
 
 import concurrent.futures
@@ -42,7 +42,7 @@ def files():
 def shown_in_pages():
     for page in sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")]):
         for i, block in enumerate(re.findall(r"^```protobuf\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)):
-            if "--8<--" not in block:    # a file, which is there itself
+            if "--8<--" not in block:    # the included file is among the files
                 yield f"{page.name}/{i}", block
 
 
@@ -65,7 +65,7 @@ def of_test_repositories(root):
 
 @pytest.fixture(name="all_of_them", scope="module")
 def collect(ours, tmp_path_factory):
-    """[(name, text, message)] of those that are configurations."""
+    """[(name, text, message)] of the texts that are configurations."""
     root = tmp_path_factory.mktemp("models")
     fine, found = [], []
     for name, text in [*files(), *shown_in_pages(), *of_the_corpus(), *of_test_repositories(root)]:    # wrong/: maybe not
@@ -82,7 +82,7 @@ def collect(ours, tmp_path_factory):
 
 
 def at_once(function, items):
-    """What it gives for each, in their order; as many at a time as there are processors, since it waits for a program."""
+    """The function's result for each item, in order; as many at a time as there are processors, since it waits for a program."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(function, items))
 
@@ -93,22 +93,22 @@ def ask(ours, from_form, to_form, data):
     return answer
 
 
-# ---- There and back
+# ---- Both conversions and back
 
 
 def way_round(ours, text):
-    """text → message → JSON → message → text → message; the texts and messages on that way."""
+    """text → message → JSON → message → text → message; returns the texts and messages of these steps."""
     json = ask(ours, "text", "json", text)
     again = ask(ours, "json", "text", json)
     return json, again, ours.message("text", text), ours.message("json", json), ours.message("text", again)
 
 
 def same(a, b):
-    """But for the sign of a zero: the reference's JSON has none, and ours neither."""
+    """Equal except for the sign of a zero: the reference's JSON has none, and ours neither."""
     return a == b or re.sub(r": -0$", ": 0", str(a), flags=re.M) == re.sub(r": -0$", ": 0", str(b), flags=re.M)
 
 
-def test_every_configuration_comes_round(ours, all_of_them):
+def test_every_configuration_survives_both_conversions(ours, all_of_them):
     for name, text, message in all_of_them:
         text = text.encode()
         json, again, *messages = way_round(ours, text)
@@ -124,8 +124,8 @@ def completed(path, name, **settings):
                           env=os.environ | {"CONFIGTOOL_ALL": "1"} | settings)
 
 
-def test_both_forms_of_a_completed_configuration(all_of_them, tmp_path):
-    """What the server prints when all defaults are in: the JSON with the reference's habits, and the text."""
+def test_a_completed_configuration_survives_both_conversions(all_of_them, tmp_path):
+    """The configuration with all defaults, as the server prints it: the JSON with the reference's special cases, and the text."""
     def is_printed(number):
         name, text, message = all_of_them[number]
         path = tmp_path / f"{number}.pbtxt"
@@ -133,7 +133,7 @@ def test_both_forms_of_a_completed_configuration(all_of_them, tmp_path):
         model = message.name or "m"
         json = completed(path, model)
         if json.returncode:
-            return False    # one of the wrong ones
+            return False    # one of the wrong texts
         text = completed(path, model, CONFIGTOOL_TEXT="1")
         from_text = text_format.Parse(text.stdout, classes.ModelConfig())
         assert same(from_text, json_format.Parse(json.stdout, classes.ModelConfig())), name
@@ -147,7 +147,7 @@ def test_both_forms_of_a_completed_configuration(all_of_them, tmp_path):
 
 # ---- As protobuf prints it
 
-# Python prints as few digits as tell two numbers apart; C++ and we print 6 or 9, 15 or 17 (src/base/pbmsg.h).
+# Python prints the fewest digits that distinguish two numbers; C++ and we print 6 or 9, 15 or 17 (src/base/pbmsg.h).
 NUMBERS = re.compile(rb"^( *(?:buckets|fp32_false_true|minimum_slot_utilization): )(.*)$", re.MULTILINE)
 
 
@@ -155,7 +155,7 @@ def without_digits(text):
     return NUMBERS.sub(lambda line: line[1] + b"," * line[2].count(b","), text)
 
 
-def test_random_messages_in_the_text_that_protobuf_prints(ours):
+def test_random_messages_print_as_by_protobuf(ours):
     rng = random.Random(SEED + 3)
     for _ in range(20000 * SCALE):
         message = random_message(rng)
@@ -166,7 +166,7 @@ def test_random_messages_in_the_text_that_protobuf_prints(ours):
             assert text_format.Parse(printed, classes.ModelConfig()) == message, printed
 
 
-def test_random_messages_come_round(ours):
+def test_random_messages_survive_both_conversions(ours):
     rng = random.Random(SEED + 4)
     for _ in range(2000 * SCALE):
         message = random_message(rng)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our .proto against the message classes of the unmodified client: names, numbers, types, labels, oneofs; and the page of all
-fields against both."""
+"""Our .proto compared with the message classes of the unmodified client: names, numbers, types, labels, oneofs; and the
+page of all fields compared with both."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def count_fields(message):
     return len(message.field) + sum(count_fields(nested) for nested in message.nested_type)
 
 
-def test_schema(tmp_path):
+def test_the_schema_is_the_clients(tmp_path):
     out = tmp_path / "set"
     subprocess.run(["protoc-c", f"-I{TOP}/src", f"--descriptor_set_out={out}", f"{TOP}/src/proto/model_config.proto"],
                    check=True)
@@ -45,7 +45,7 @@ def test_schema(tmp_path):
 
 
 def type_of(field):
-    """As the page has it: "list of ModelInput"."""
+    """The type as the page prints it: "list of ModelInput"."""
     if field.message_type and field.message_type.GetOptions().map_entry:
         key, value = field.message_type.fields
         return f"map of {type_of(key)} to {type_of(value)}"
@@ -64,8 +64,8 @@ def messages_of(types):
             yield from messages_of(message.nested_types)
 
 
-def test_page_has_every_field():
-    """Message by message, in the order of declaration or not: name, type, and what the server does about it."""
+def test_the_page_has_every_field():
+    """Message by message, in the order of declaration or not: name, type, and what the server does with it."""
     answers = {}
     listed = subprocess.run([BUILD / "tests/configtool", "--fields"], capture_output=True, check=True, text=True).stdout
     words = {"yes": {"yes", "backend"}, "tunes": {"no effect"}, "no": {"refused"}}

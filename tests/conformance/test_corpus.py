@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repositories of tests/conformance/corpus, and the wrong configurations of the unit test, in our server and in the genuine
-Triton 2.51: the same configuration, metadata, index and error texts.
+"""The repositories of tests/conformance/corpus, and the wrong configurations of the unit test, in our server and in the
+genuine Triton 2.51: the same configuration, metadata, index and error texts.
 
-Where the two differ, a table of docs/compatibility.md names the models: a difference without a row fails, and so does a row
-without a difference. Each server starts once per mode, with all models. What we refuse by name until it is there is
-held against Triton without a server, by tests/tools/configtool.c.
+Where the two differ, a table of docs/compatibility.md names the models. A difference without a row fails, and so does a
+row without a difference. Each server starts once per mode, with all models. Fields that we refuse by name until they
+are implemented are compared with Triton without a server, by tests/tools/configtool.c.
 """
 
 import concurrent.futures
@@ -29,16 +29,16 @@ MODELS = corpus.read_all()
 BOTH = [model for model in MODELS if not model.marks & {"kills", "may kill"}]
 PAGE = corpus.TOP / "docs/compatibility.md"
 NOT_YET = "is not supported yet by Conch"
-# What an ensemble's other models have to do with it, and agents: asked when there are any.
+# Faults of an ensemble that involve its other models, and agents: asked of a server if there are any.
 OTHER_MODELS = re.compile(r"^ensemble '?\w+'? (depends on|contains|allows)|^in ensemble|repo agent|Invalid model name: .* version")
 MAPS = {"parameters", "metric_tags", "cc_model_filenames", "priority_queue_policy", "inputs", "input_map", "output_map"}
 
 
-# ---- What a server says
+# ---- The answers of a server
 
 
 class Answers:
-    """Everything that one server says of all models."""
+    """All answers of one server about all models."""
 
     def __init__(self, running):
         self.base = f"http://{running.url}/v2/"
@@ -66,7 +66,7 @@ class Answers:
                 yield match.groups()
 
     def entries(self, name):
-        """[(version, state, reason)], as the index has them."""
+        """[(version, state, reason)], as in the index."""
         return sorted((entry.get("version", ""), entry.get("state", ""), entry.get("reason", ""))
                       for entry in self.index if entry["name"] == name)
 
@@ -85,7 +85,7 @@ def run(server, root, backends, flags):
 
 
 class Mode:
-    """What both servers say in one mode; asked once."""
+    """The answers of both servers in one mode; asked once."""
 
     def __init__(self, folder, name):
         self.name, self.root = name, folder / "models"
@@ -98,7 +98,7 @@ class Mode:
 
 @pytest.fixture(scope="module")
 def in_mode(tmp_path_factory):
-    """Mode, by its name."""
+    """The Mode of a name."""
     return functools.cache(lambda name: Mode(tmp_path_factory.mktemp(name), name))
 
 
@@ -106,7 +106,7 @@ def in_mode(tmp_path_factory):
 
 
 def unequal(mine, theirs, path="", inside_map=False):
-    """The paths of what is not the same, names in their order included; 1 is no 1.0 and no "1"."""
+    """The paths of differences, the order of names included; 1 differs from 1.0 and from "1"."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         if not inside_map and list(mine) != list(theirs):
             yield f"{path}: the names {list(mine)}, not {list(theirs)}"
@@ -124,7 +124,7 @@ def unequal(mine, theirs, path="", inside_map=False):
 
 
 def configtool(mode, model):
-    """Our configuration or our error where fields that the server does not honour yet are passed over."""
+    """Our configuration or our error if fields that the server does not honour yet are passed over."""
     folder = mode.root / model.name
     custom = folder / "configs/custom.pbtxt"
     path = custom if mode.name == "custom" and custom.exists() else folder / "config.pbtxt"
@@ -139,7 +139,7 @@ def configtool(mode, model):
 
 
 def error_of(answers, name):
-    """The text of what is wrong with a model, without the code in front, or None."""
+    """The fault of a model, without the code in front, or None."""
     if name in answers.refused:
         return answers.refused[name]
     for _, state, reason in answers.entries(name):
@@ -149,8 +149,8 @@ def error_of(answers, name):
 
 
 def differences_of_refused(mode, model, their_error):
-    """What a field that the server does not honour yet keeps from being loaded; what a backend or another model has to say of
-    it is not asked."""
+    """The differences of a model that a field not honoured yet keeps from being loaded; backends and other models are not
+    asked."""
     config, my_error = configtool(mode, model)
     if model.source in ("onnx", "set_config"):
         return
@@ -159,7 +159,7 @@ def differences_of_refused(mode, model, their_error):
     elif config and their_error and not OTHER_MODELS.search(their_error):
         yield f"error: None, not {their_error!r}"
     elif not config and "ensemble_scheduling" in model.config and not their_error:
-        return    # its own tensors come after those of the others, which are wrong
+        return    # its own tensors are validated after those of the other models, which are wrong
     elif not config and not (their_error and my_error.startswith(their_error)):
         yield f"error: {my_error!r}, not {their_error!r}"
 
@@ -188,7 +188,7 @@ def differences(mode, model):
 
 @functools.cache
 def known():
-    """The models that the page names as read otherwise, by the table they are in."""
+    """The models that the page lists as read differently, by their table."""
     text = PAGE.read_text(encoding="utf-8")
     section = text.split("\n## Configurations that are read otherwise\n", 1)[1].split("\n## ", 1)[0]
     names = {}
@@ -207,7 +207,7 @@ def found_in(mode):
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_same_answers(in_mode, name):
+def test_answers_are_those_of_triton_or_on_the_page(in_mode, name):
     unknown = {model: text for model, text in found_in(in_mode(name)).items() if model not in known()}
     if "CONCH_SHOW_DIFFERENCES" in os.environ:
         for model, text in unknown.items():
@@ -221,7 +221,7 @@ def test_every_row_of_the_page_is_a_difference(in_mode):
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if "kills" in model.marks], ids=lambda model: model.name)
-def test_triton_ends_and_we_go_on(model, tmp_path):
+def test_our_server_survives_what_kills_triton(model, tmp_path):
     assert model.name in known()
     model.write(tmp_path / "models")
     backends = corpus.make_backends(tmp_path / "backends", servers.BUILD)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repositories of tests/conformance/corpus in our server alone, in every build: what ends the genuine Triton is among them."""
+"""The repositories of tests/conformance/corpus in our server alone, in every build; some of them kill the genuine Triton."""
 
 import json
 import urllib.request
@@ -15,7 +15,7 @@ MODES = {"default": (), "strict": ("--disable-auto-complete-config",), "custom":
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_model_serves_or_says_why(mode, tmp_path):
+def test_each_model_serves_or_has_a_reason(mode, tmp_path):
     for model in MODELS:
         model.write(tmp_path / "models")
     backends = corpus.make_backends(tmp_path / "backends", servers.BUILD)
@@ -39,7 +39,7 @@ def test_each_model_serves_or_says_why(mode, tmp_path):
                 assert f"failed to load '{model.name}' version " in log
             else:
                 assert states == {None}, model.name
-                # The second: its folder is fine, and nothing in it is a version.
+                # The second text: the model's folder is fine, and none of its folders is a version.
                 assert any(f"{what} '{model.name}': " in log for what in ("Poll failed for model directory", "failed to load model"))
         assert sum(row.get("state") == "READY" for row in rows) > 150
         server.assert_alive()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""conch check beside our server, over the repositories of tests/conformance/corpus: it alarms of nothing that serves, and
-whatever the server refuses with a place in the configuration, it has found, there and in the same words.
+"""conch check compared with our server, over the repositories of tests/conformance/corpus. It reports no error in a model
+that serves. Whatever the server refuses with a position in the configuration, it has found, at that position and in the
+same words.
 
-What a backend finds out by itself is its own matter. Here one that accepts everything plays the part of python, tensorflow
-and others: that it does without their files is no false alarm.
+It does not find what only a backend can find. Here a backend that accepts everything replaces python, tensorflow and
+others, so a report of their missing files is right.
 """
 
 import json
@@ -24,7 +25,7 @@ WRONG_TEXT = re.compile(r"failed to read text proto from (?P<file>\S+?):(?P<line
 
 
 def refusals(server, names):
-    """{model: why it is refused}, of those that are not READY."""
+    """{model: why it is refused}, of the models that are not READY."""
     with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/repository/index", b"{}")) as answer:
         rows = json.load(answer)
     polled = {}
@@ -40,8 +41,8 @@ def refusals(server, names):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_check_knows_what_the_server_refuses(mode, tmp_path):
-    # Hidden folders are no models; where the backend completes the configuration, it is asked by nobody here.
+def test_check_finds_what_the_server_refuses(mode, tmp_path):
+    # Hidden folders are no models. Where the backend completes the configuration, conch check does not ask it.
     models = [model for model in corpus.read_all() if not model.name.startswith(".") and model.source != "set_config"]
     for model in models:
         model.write(tmp_path / "models")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own tests of its operators, nearly two thousand small models with inputs and outputs, which the PyPI package
-onnx makes: each that ONNX Runtime itself passes, called from Python, must pass through the server over HTTP.
+"""ONNX's own tests of its operators, nearly two thousand small models with inputs and outputs, which the PyPI package onnx
+makes. Each that ONNX Runtime itself passes, called from Python, must pass through the server over HTTP.
 
-One server has all models, completed from their files; its answers are held against what ONNX expects. What cannot be
-asked is counted by its reason: values that are no tensors, element types that the protocol has no word for, models that
-ONNX Runtime does not load or computes otherwise.
+One server has all models, completed from their files; its answers are compared with what ONNX expects. Cases that
+cannot be asked are counted by their reason: values that are no tensors, element types that the protocol has no word
+for, models that ONNX Runtime does not load or computes otherwise.
 """
 
 import collections
@@ -39,7 +39,7 @@ WIRE = {
 
 
 def tensor_type(value):
-    """Of a graph's input or output: its tensor type, also that of an optional tensor, or None."""
+    """The tensor type of a graph's input or output, also that of an optional tensor, or None."""
     kind = value.type
     if kind.HasField("optional_type"):
         kind = kind.optional_type.elem_type
@@ -47,7 +47,7 @@ def tensor_type(value):
 
 
 def unasked(case):
-    """Why a case cannot be asked over the protocol; None if it can."""
+    """The reason why a case cannot be asked over the protocol; None if it can."""
     values = [*case.model.graph.input, *case.model.graph.output]
     kinds = [tensor_type(value) for value in values]
     if any(kind is None for kind in kinds):
@@ -59,7 +59,7 @@ def unasked(case):
 
 
 def arrays(values):
-    """Inputs or outputs of a case as arrays; an optional input that is not given is None."""
+    """Inputs or outputs of a case as arrays; an omitted optional input is None."""
     return [onnx.numpy_helper.to_array(value) if isinstance(value, TensorProto) else None if value is None else numpy.asarray(value)
             for value in values]
 
@@ -89,7 +89,7 @@ def to_ort(array):
 
 
 def from_ort(value, like):
-    """Its Python has no arrays of bfloat16, but tells where the bytes are."""
+    """Its Python has no arrays of bfloat16, but gives the address of the bytes."""
     if value.element_type() != TensorProto.BFLOAT16:
         return value.numpy()
     size = 2 * int(numpy.prod(value.shape()))
@@ -97,7 +97,7 @@ def from_ort(value, like):
 
 
 def run_alone(case):
-    """ONNX Runtime itself: None if it gives what is expected, else the reason."""
+    """ONNX Runtime itself: None if it gives the expected result, else the reason."""
     inputs, expected = map(arrays, case.data_sets[0])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

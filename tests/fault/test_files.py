@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A repository whose files cannot be read, or vanish and change while they are read.
 
-filefault.c gives the faults, each at one named file and system call. The model says why it does not serve, in the log and
-in the table; its neighbour serves in any case.
+filefault.c makes the faults, each at one named file and system call. The model's failure is in the log and in the
+table; its neighbour serves in any case.
 """
 
 import pathlib
@@ -35,7 +35,7 @@ def models(tmp_path):
     return root
 
 
-# What fails -> the call, the file, how; what is said of the model.
+# What fails -> the call, the file, the kind of fault; the error of the model.
 REFUSED = {
     "a configuration that may not be read": (
         "open:/m/config.pbtxt:EACCES", "Poll failed for model directory 'm': failed to open '{m}/config.pbtxt': Permission denied"),
@@ -77,7 +77,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_the_model_says_why_and_its_neighbour_serves(models, case):
+def test_a_failed_file_fails_its_model_and_not_the_neighbour(models, case):
     faults, text = REFUSED[case]
     with Server(models, flags=FLAGS, env=environment(faults), ready=False) as server:
         server.await_rest()
@@ -95,7 +95,7 @@ def test_interruptions_do_no_harm(models, case):
         assert ask(server, "GET", "/v2/models/m/ready").status == 200
 
 
-def test_a_repository_that_may_not_be_looked_at(models):
+def test_an_inaccessible_repository_is_an_error(models):
     code, _, err = run_to_end(
         f"--model-repository={models}", "--http-port=0", "--allow-grpc=false", "--allow-metrics=false",
         env=environment(f"stat:{models.name}:EACCES"),
@@ -104,13 +104,13 @@ def test_a_repository_that_may_not_be_looked_at(models):
     assert f"creating server: Internal - model repository: failed to look at '{models}': Permission denied" in err
 
 
-def test_a_repository_that_may_not_be_listed_leaves_the_others(models, tmp_path):
+def test_an_unlistable_repository_leaves_the_others(models, tmp_path):
     repository.write_identity(tmp_path / "second", "there", [("FP32", [-1])])
     faults = f"read:{models.name}:EIO"
     with Server(models, tmp_path / "second", flags=FLAGS, env=environment(faults), ready=False) as server:
         server.await_rest()
         assert ask(server, "GET", "/v2/models/there/ready").status == 200
-        assert ask(server, "GET", "/v2/health/ready").status == 200  # as in the reference: no model is known that is missing
+        assert ask(server, "GET", "/v2/health/ready").status == 200  # as in the reference: no model is known to be missing
         assert f"failed to poll model repository '{models}': failed to read folder" in server.err.text()
     code, _, err = run_to_end(
         f"--model-repository={models}", f"--model-repository={tmp_path / 'second'}", "--http-port=0", "--allow-grpc=false",
@@ -134,8 +134,8 @@ def explicit(models, temporary, faults=""):
     return Server(models, flags=["--model-control-mode=explicit"], env=env)
 
 
-def test_what_a_killed_server_has_left_is_removed_by_the_next(models, tmp_path):
-    """… and nothing of one that lives, nor what is none of these folders."""
+def test_a_server_removes_the_files_of_a_killed_one(models, tmp_path):
+    """… and nothing of a server that lives, and no other folder."""
     temporary = tmp_path / "temporary"
     (temporary / "conch-model-of-somebody").mkdir(parents=True)
     (temporary / "conch-model-file").write_text("x")
@@ -163,7 +163,7 @@ def test_what_a_killed_server_has_left_is_removed_by_the_next(models, tmp_path):
     assert set(temporary.iterdir()) == others
 
 
-def test_what_cannot_be_removed_is_said(models, tmp_path):
+def test_a_folder_that_cannot_be_removed_is_logged(models, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with explicit(models, temporary, "remove:/w.bin:EIO") as server:

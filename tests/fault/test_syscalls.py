@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real server whose system calls fail now and then, all in ways that a server must not show its clients.
+"""A real server whose system calls fail now and then, all in ways that clients must not notice.
 
-faultlib.c gives the faults; only the server runs under it. Every request must be answered right, in
-order, on its own connection: none of the faults is a reason to drop one.
+faultlib.c makes the faults; only the server runs under it. Every request must be answered correctly, in order, on its
+own connection: none of the faults is a reason to drop one.
 """
 
 import concurrent.futures
@@ -39,7 +39,7 @@ def models(tmp_path):
 
 
 class Faulty(Server):
-    """A server under faultlib; counts() says what it was given."""
+    """A server under faultlib; counts() returns the number of faults of each kind."""
 
     def __init__(self, models, seed, counts_file, one_in=4, **more):
         environment = preload.environment("faultlib", FAULT_SEED=str(seed), FAULT_ONE_IN=str(one_in), FAULT_COUNTS=str(counts_file))
@@ -100,7 +100,7 @@ def assert_values(answer, values, request_id):
 
 
 def client(server, number):
-    """All kinds of requests, one connection per round; raises when an answer is not what it must be."""
+    """All kinds of requests, one connection per round; raises on a wrong answer."""
     for turn in range(ROUNDS):
         mark = number * 1000 + turn
         small = struct.pack("=4i", mark, 1, 2, 3)
@@ -125,12 +125,12 @@ def client(server, number):
                 assert_values(connection.response(), [value, mark], f"{mark}-{i}")
 
             assert connection.request("GET", "/v2/models/none").status == 404
-        # One more that closes by itself.
+        # One more, which closes by itself.
         assert ask(server, "GET", "/v2/health/live", headers={"Connection": "close"}).status == 200
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_faults_are_not_seen_by_clients(models, tmp_path, seed):
+def test_clients_do_not_notice_faults(models, tmp_path, seed):
     with Faulty(models, seed, tmp_path / "counts") as server:
         ask(server, "GET", "/v2/health/ready")
         before = descriptors(server)
@@ -140,7 +140,7 @@ def test_faults_are_not_seen_by_clients(models, tmp_path, seed):
         server.assert_alive()
         assert_descriptors_come_back(server, before)
         given = server.counts()
-    # Each kind was given, often enough to mean something.
+    # Each kind occurred, often enough to matter.
     assert min(given.values()) > 0, given
     assert given["interrupted"] > 100 and given["short"] > 100, given
 
@@ -152,7 +152,7 @@ def test_clients_that_vanish_leave_nothing(models, tmp_path):
         large = binary_request("there", "INT32", bytes(600_000), 150_000)
         for turn in range(40):
             with Connection(server) as connection:
-                # Somewhere in the head, in the body, or while the answer is on its way.
+                # Somewhere in the head, in the body, or while the answer is sent.
                 connection.send(large[: (40, 300_000, len(large))[turn % 3]])
         assert ask(server, "GET", "/v2/health/ready").status == 200
         assert_descriptors_come_back(server, before)
@@ -164,14 +164,15 @@ def cpu_seconds(server):
 
 
 def accepted(server):
-    """The ports of the clients whose connections the server has: those that wait for it are nobody's file yet."""
+    """The ports of the clients whose connections the server has accepted: clients in the kernel's queue belong to no
+    process yet."""
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
     here, listens, nobody = f":{server.port:04X}", "0A", "0"
     return {int(row[2].split(":")[1], 16) for row in rows if row[1].endswith(here) and row[3] != listens and row[9] != nobody}
 
 
 def test_without_descriptors_new_connections_wait(models):
-    """The limit itself, not a pretended one: a client in the middle of a request goes on, one that comes waits and is served later."""
+    """The real limit, not a simulated one: a client in the middle of a request goes on, a new one waits and is served later."""
     with Server(models) as server:
         ask(server, "GET", "/v2/health/ready")
         wait_for(lambda: not accepted(server), 60, "the first questions' connections have been closed")
@@ -179,7 +180,7 @@ def test_without_descriptors_new_connections_wait(models):
         limit = before + 10
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
         request = binary_request("here", "FP32", bytes(16), 4)
-        half, rest = request[:-8], request[-8:]  # who has sent half a request is not idle, and keeps its descriptor
+        half, rest = request[:-8], request[-8:]  # a client with half a request is not idle, and keeps its descriptor
         connections = [Connection(server) for _ in range(20)]
         for connection in connections:
             connection.send(half)
@@ -189,12 +190,12 @@ def test_without_descriptors_new_connections_wait(models):
         inside = [connection for connection in connections if connection.socket.getsockname()[1] in ports]
         waiting = [connection for connection in connections if connection not in inside]
         assert len(inside) == 10
-        for _ in range(2):  # they go on as if nothing was
+        for _ in range(2):  # they go on as usual
             for connection in inside:
                 connection.send(rest + half)
                 assert_payload(connection.response(), bytes(16))
 
-        # The others are not served, and the waiting costs almost nothing: 3 s that are no busy loop.
+        # The others are not served, and waiting uses almost no CPU: 3 s without a busy loop.
         cpu_before = cpu_seconds(server)
         waiting[0].socket.settimeout(3)
         with pytest.raises(TimeoutError):
@@ -214,8 +215,8 @@ def test_without_descriptors_new_connections_wait(models):
         assert "no more connections are accepted for now" in server.log()
 
 
-def test_a_signal_in_the_middle_of_work(models, tmp_path):
-    """SIGTERM while every call may fail: what was accepted is answered, and the server ends well."""
+def test_a_signal_under_faults_stops_the_server(models, tmp_path):
+    """SIGTERM while every call may fail: accepted requests are answered, and the server exits with 0."""
     with Faulty(models, 5, tmp_path / "counts") as server:
         large = struct.pack("=i", 77) * 150_000
         with Connection(server) as connection:

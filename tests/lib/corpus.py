@@ -3,10 +3,10 @@
 
     == name                             the model, and its folder
     @no config                          there is no config.pbtxt
-    @no version                         no version folder is made; else 1/ is, unless files make others
+    @no version                         no version folder is made; otherwise 1/ is, unless files make others
     @newer                              has fields that Triton 2.51 does not know
-    @kills                              Triton 2.51 dies of it
-    @may kill                           so it does now and then
+    @kills                              it kills Triton 2.51
+    @may kill                           it kills Triton 2.51 now and then
     the config.pbtxt, line by line
     --- 1/weights                       a file with the lines that follow
     --- 2/                              a folder
@@ -94,13 +94,13 @@ def read(path):
 
 
 def read_wrong():
-    """The wrong configurations of the unit test, as models of their own."""
+    """The wrong configurations of the unit test, as models."""
     models = []
     for number, block in enumerate(WRONG.read_text(encoding="utf-8").split("\n== ")[1:]):
         title, rest = block.split("\n", 1)
         text = re.sub(r"^@(strict|all)\n", "", rest.split("-- ", 1)[0], flags=re.MULTILINE)
         marks = {"newer"} if "model_metrics" in text else set()
-        # It uses freed memory, allocates without end, does not catch what std::stoi() throws.
+        # It uses freed memory, allocates without end, or does not catch what std::stoi() throws.
         if any(words in title for words in ("initial state", "batch of billions", "beyond all integers", "metric tag")):
             marks.add("may kill")
         models.append(Model(f"wrong_{number:03}", "wrong", title, marks, text))
@@ -114,13 +114,13 @@ def read_all():
     return models
 
 
-# Frameworks that configurations name, and other names of tests/plugins/accept: it takes the place of all of them.
+# Frameworks that configurations name, and other names of tests/plugins/accept, which replaces all of them.
 STAND_INS = ["accept", "dali", "fil", "openvino", "python", "pytorch", "tensorflow", "tensorrt", "tensorrtllm", "vllm",
              "with.accept", "accept.v2", "fp32.nofile.accept"]
 
 
 def make_backends(folder, build):
-    """A backend directory with our own backends, and with stand-ins for the frameworks."""
+    """Makes a backend directory with our own backends, and with stand-ins for the frameworks."""
     folder.mkdir()
     for name in ("identity", "onnxruntime"):
         (folder / name).symlink_to(build / "backends" / name)

@@ -24,7 +24,7 @@ def genuine_libraries(folder):
 
 
 class Session:
-    """with Session(repository) as session: … – one server, for as many commands as there are."""
+    """with Session(repository) as session: … – one server, for any number of commands."""
 
     def __init__(self, repository, *, which="conch", folder=None, backends=None, options=(), env=None):
         environment = dict(env or {})
@@ -35,13 +35,13 @@ class Session:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **environment})
         self.out, self.err = servers.Output(self.process.stdout), servers.Output(self.process.stderr)
         self.genuine = which == "triton"
-        self.seen = 0    # so many bytes of its output have been given out
+        self.seen = 0    # how much of its output do() has returned
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
-        if self.genuine and not kind:    # not by its own way, on which it dies now and then (triton.Triton)
+        if self.genuine and not kind:    # not the server's own choice, with which it dies now and then (triton.Triton)
             assert self.process.poll() is None, self.story([])
         if kind or self.genuine:
             self.process.kill()
@@ -52,18 +52,18 @@ class Session:
             assert not servers.SANITIZER.search(self.err.text()), self.story(lines)
 
     def do(self, *commands, within_s=60):
-        """The lines that embed prints, without log lines, until all requests have ended."""
+        """Returns the lines that embed prints, without log lines, until all requests have ended."""
         lines = self._say("".join(f"{command}\n" for command in (*commands, "join")).encode(), "joined", within_s)
         assert lines[-1:] == ["joined"], self.story(lines)
         return lines[:-1]
 
     def tell(self, *commands):
-        """Sends the commands; what they print comes out of the next do()."""
+        """Sends the commands; the next do() returns what they print."""
         self.process.stdin.write("".join(f"{command}\n" for command in commands).encode())
         self.process.stdin.flush()
 
     def await_line(self, line, within_s=60):
-        """Until that line has been printed since the last do()."""
+        """Waits until that line has been printed since the last do()."""
 
         def has():
             assert self.process.poll() is None, self.story([])
@@ -72,13 +72,13 @@ class Session:
         servers.wait_for(has, within_s, f"embed says {line}")
 
     def _say(self, commands, last, within_s):
-        """What is printed up to that line, or until it has ended: a backend's processes may keep the pipe open."""
+        """Returns the output up to that line, or to the end of the process: a backend's processes may keep the pipe open."""
         try:
             self.process.stdin.write(commands)
             self.process.stdin.flush()
             if not commands:
                 self.process.stdin.close()
-        except BrokenPipeError:    # it has ended: what it printed tells why
+        except BrokenPipeError:    # it has ended: its output has the reason
             pass
 
         def said():
@@ -92,16 +92,16 @@ class Session:
         return [line for line in got.decode("utf-8", "replace").splitlines() if not is_log(line)]
 
     def story(self, lines):
-        """What became of it."""
+        """Describes how the process ended."""
         code = self.process.poll()
         state = "runs" if code is None else f"ended with {code}"
         return "\n".join([f"embed (pid {self.process.pid}) {state}", *lines[-20:], self.err.text()[-4000:]])
 
 
 def run(repository, commands, **how):
-    """Do the commands in a server of their own; what Session.do() says. The genuine library is asked again, twice at most,
-    when it dies. Seen once, on a busy machine, between two loads: pthread_mutex_lock() of 0xa0, and neither embed.c nor
-    the backend identity has a mutex that may be there."""
+    """Runs the commands in a server of their own, as Session.do() does. The genuine library is asked again, twice at most,
+    when it dies. That was seen once, on a busy machine, between two loads: pthread_mutex_lock() of 0xa0, and neither
+    embed.c nor the backend identity has a mutex that may be there."""
     for tries_left in (2, 1, 0):
         session = Session(repository, **how)
         try:
@@ -118,5 +118,5 @@ def is_log(line):
 
 
 def of(lines, name):
-    """What was printed of one request."""
+    """The lines about one request."""
     return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]

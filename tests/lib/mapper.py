@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our mapper of protobuf messages (pbtool), and two others to hold it against: Python's and C++'s."""
+"""Our mapper of protobuf messages (pbtool), and two others to compare it with: Python's and C++'s."""
 
 import importlib.util
 import os
@@ -51,7 +51,7 @@ class Ours:
 
 
 def cpp(text):
-    """What the C++ parser makes of a text: (wire form or None, its complaints)."""
+    """The C++ parser's result for a text: (wire form or None, its complaints)."""
     command = ["protoc-c", f"-I{TOP}/src", "--encode=inference.ModelConfig", f"{TOP}/src/proto/model_config.proto"]
     result = subprocess.run(command, input=text, capture_output=True, check=False, timeout=60)
     complaints = result.stderr.decode(errors="replace")

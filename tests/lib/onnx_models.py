@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models made at test time, each for one point that the onnxruntime backend has to get right.
+"""ONNX models made at test time, each for one aspect of the onnxruntime backend.
 
 Each function writes <folder>/1/model.onnx. dims are numbers, names (a size of that name) or None (any size).
 """
@@ -33,7 +33,7 @@ def tensor(name, datatype, dims):
 
 
 def write(folder, inputs, outputs, nodes, initializers=()):
-    """One model of these tensors and nodes, of an age that ONNX Runtime 1.16 reads."""
+    """One model of these tensors and nodes, of a version that ONNX Runtime 1.16 reads."""
     graph = helper.make_graph(nodes, "test", inputs, outputs, list(initializers))
     model = helper.make_model(graph, producer_name="conch-tests", opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 8
@@ -44,7 +44,7 @@ def write(folder, inputs, outputs, nodes, initializers=()):
 
 
 def identity(folder, datatype, dims=("n",), outputs=1):
-    """IN goes to OUT0, OUT1, …"""
+    """IN is copied to OUT0, OUT1, …"""
     names = [f"OUT{i}" for i in range(outputs)]
     return write(
         folder,
@@ -77,7 +77,7 @@ def row_sums(folder):
 
 
 def nonzero(folder):
-    """OUT[1, k] = where IN[n] is not 0: a shape that nobody knows before the model has run."""
+    """OUT[1, k] = where IN[n] is not 0: a shape that is unknown before the model has run."""
     return write(
         folder,
         [tensor("IN", "INT32", ["n"])],
@@ -142,7 +142,7 @@ def sequence(folder):
 
 
 def named(folder, in_name, in_dims, out_name, out_dims):
-    """Any two shapes: the output holds the sum of the input everywhere; sizes with names are 1 in it."""
+    """Any two shapes: every element of the output is the sum of the input; named sizes are 1 in the output."""
     in_dims, out_dims = (dims if isinstance(dims, (list, tuple)) else [dims] for dims in (in_dims, out_dims))
     shape = helper.make_tensor("shape", TensorProto.INT64, [len(out_dims)], [d if isinstance(d, int) else 1 for d in out_dims])
     return write(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs under test with one of the libraries of tests/fault/, or tests/stress/heapwatch, loaded before theirs."""
+"""Programs under test with one of the libraries of tests/fault/, or tests/stress/heapwatch, preloaded."""
 
 import os
 
@@ -7,11 +7,11 @@ import server as servers
 
 
 def environment(library, **settings):
-    """What is to be set for a program; library: faultlib, filefault, fastclock, processors, heapwatch."""
+    """The environment for a program; library: faultlib, filefault, fastclock, processors, heapwatch."""
     return {
-        "LD_PRELOAD": f"{library}.so",  # of a path with a space the loader would make two
+        "LD_PRELOAD": f"{library}.so",  # the loader would split a path with a space
         "LD_LIBRARY_PATH": str((servers.BUILD / "tests").resolve()),
-        # It comes before the sanitizer's own library, which may not mind.
+        # It precedes the sanitizer's own library, which checks the order.
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
         **settings,
     }

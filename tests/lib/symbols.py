@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of the public ABI: which ones the headers declare, and which ones a library has or wants."""
+"""The functions of the public ABI: which ones the headers declare, and which ones a library has or needs."""
 
 import pathlib
 import re
@@ -38,7 +38,7 @@ BY_PLUGINS = {
 
 
 def dynamic(path):
-    """The symbols that a shared object defines and those that it wants, sanitizers' and compilers' own left out."""
+    """The symbols that a shared object defines and those that it needs, without sanitizers' and compilers' own."""
     lines = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=True).stdout.splitlines()
     symbols = [line.split()[-2:] for line in lines]
     ours = re.compile("(?:TRITON|conch_|CONCH_)")
@@ -48,7 +48,7 @@ def dynamic(path):
 
 
 def declared():
-    """What all public headers declare, functions of plugins included."""
+    """The functions that all public headers declare, those of plugins included."""
     headers = "".join(f'#include "{p.relative_to(INCLUDE)}"\n' for p in sorted(INCLUDE.rglob("*.h")))
     text = subprocess.run(["gcc", "-E", "-P", f"-I{INCLUDE}", "-"], input=headers, capture_output=True, text=True,
                           check=True).stdout

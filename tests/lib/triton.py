@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The genuine Triton as a process under test, with the same face as server.Server.
+"""The genuine Triton as a process under test, with the interface of server.Server.
 
-CONCH_TRITON is a program that starts it: PROGRAM REPOSITORY HTTP_PORT GRPC_PORT METRICS_PORT [flags…].
-Without it, tools/reference, once `make reference` has installed what that needs. CONCH_WITHOUT_TRITON=1 leaves out what
-compares with it, in test runs about something else than what Conch does.
+CONCH_TRITON is a program that starts it: PROGRAM REPOSITORY HTTP_PORT GRPC_PORT METRICS_PORT [flags…]. Without it,
+tools/reference is used, once `make reference` has installed what that needs. CONCH_WITHOUT_TRITON=1 skips the tests
+that compare with it, in test runs about something other than Conch's behaviour.
 """
 
 import os
@@ -28,7 +28,7 @@ def missing():
 
 
 def program():
-    """What starts it."""
+    """The program that starts it."""
     return os.environ.get("CONCH_TRITON") or str(servers.ROOT / "tools/reference")
 
 
@@ -36,8 +36,8 @@ needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 
 class Triton(servers.Server):
-    """At the end it is killed: its own way takes a second, and now and then it dies on that way. A test that looks at what
-    happens there says graceful=True."""
+    """At the end it is killed: its own stop takes a second, and now and then it crashes in it. A test of its stop sets
+    graceful=True."""
 
     listens_first = False
 

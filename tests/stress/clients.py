@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of all kinds, as the tests of this folder let them loose on a server; each knows what it has to be answered.
+"""Clients of all kinds for the tests of this folder; each knows the answers that it must get.
 
-A client is a function of what is shared (Run), its own chance and a connection. It fails with an AssertionError.
+A client is a function of the shared state (Run), its own random numbers and a connection. It fails with an
+AssertionError.
 """
 
 import collections
@@ -18,15 +19,15 @@ from wire import Connection, request_bytes
 
 LARGE = 1 << 20    # elements at most
 
-# Models by how they execute. Those of STEADY are asked by nobody who leaves before the answer.
+# Models by how they execute. No client leaves one of STEADY before the answer.
 STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text"]
 FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue"]
 BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
-SPOILT = "spoilt"    # asked by what may be a request or not
+SPOILT = "spoilt"    # asked by bytes that may be no request
 
 
 def write_models(root):
-    """Those that the clients here ask."""
+    """Writes the models that these clients ask."""
     fp32 = [("FP32", [-1])]
     repository.write_identity(root, "steady_inline", fp32, CONCH_EXECUTION="inline")
     repository.write_identity(root, "steady_thread", fp32, CONCH_EXECUTION="thread")
@@ -43,18 +44,18 @@ def write_models(root):
     return root
 
 
-# ---- Requests, each with what must come of it
+# ---- Requests, each with its expected answer
 
 
 class Question:
-    """One request. check(response) fails unless that is its answer; model: whose statistics it counts in, or None."""
+    """One request. check(response) fails unless it is the request's answer; model: whose statistics count it, or None."""
 
     def __init__(self, method, path, check, body=None, headers=None, model=None):
         self.method, self.path, self.body, self.headers = method, path, body, dict(headers or {})
         self.check, self.model = check, model
 
     def bytes(self, chance):
-        """On the wire: the body is announced, or comes in chunks."""
+        """The bytes to send: the body is announced, or chunked."""
         if not self.body or chance.random() > 0.2:
             return request_bytes(self.method, self.path, self.body, self.headers)
         head = request_bytes(self.method, self.path, None, {**self.headers, "Transfer-Encoding": "chunked"})
@@ -77,7 +78,7 @@ def infer_path(model, chance):
 
 
 def ask_binary(chance, model, elements, shape):
-    """The values go and come as bytes."""
+    """Values are sent and returned as bytes."""
     values = chance.randbytes(4 * elements)
     number = f"id-{chance.getrandbits(64)}"
     outputs = [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]
@@ -90,7 +91,7 @@ def ask_binary(chance, model, elements, shape):
         told = json.loads(response.body[:length])
         assert (told["id"], told["outputs"][0]["shape"]) == (number, shape)
         got = response.body[length:]
-        if got != values:    # without a picture of millions of bytes
+        if got != values:    # without a diff of millions of bytes
             at = next((i for i, (a, b) in enumerate(zip(got, values, strict=False)) if a != b), min(len(got), len(values)))
             raise AssertionError(f"{model} {number}: {len(got)} bytes for {len(values)}, other ones from {at} on")
 
@@ -129,7 +130,7 @@ def ask_a_model(chance, models):
 
 
 def ask_for_nobody(chance):
-    """A question whose answer nobody else gets."""
+    """A question whose answer no other client gets."""
     name = f"nobody-{chance.getrandbits(64)}"
 
     def check(response):
@@ -156,7 +157,7 @@ def ask_how_it_is(chance):
 
 
 def ask_for_counts(chance, answered):
-    """What has been answered before is counted."""
+    """Earlier answers are counted."""
     model = chance.choice(STEADY)
     before = answered[model]
 
@@ -169,7 +170,7 @@ def ask_for_counts(chance, answered):
 
 
 def ask_some(chance, answered):
-    """Questions of all kinds, mostly to models. answered: how often these have answered, at least."""
+    """Questions of all kinds, mostly to models. answered: the least number of answers of each."""
     others = [ask_for_nobody, ask_wrongly, ask_how_it_is, lambda chance: ask_for_counts(chance, answered)]
     return [ask_a_model(chance, STEADY + FICKLE) if chance.random() < 0.7 else chance.choice(others)(chance)
             for _ in range(chance.choice([1, 1, 3, 8]))]
@@ -179,14 +180,14 @@ def ask_some(chance, answered):
 
 
 class Run:
-    """What the clients share."""
+    """The state that the clients share."""
 
     def __init__(self, server, seed):
         self.server, self.seed = server, seed    # of the server: address and port
         self.over = False        # no new connections
         self.stopping = False    # the server may close connections between answers
         self.answered = collections.Counter()    # by model
-        self.left = collections.Counter()        # asked, and gone before the answer
+        self.left = collections.Counter()        # asked by clients that left before the answer
         self.failures = []
         self._adding = threading.Lock()
 
@@ -225,20 +226,20 @@ def hang_up(connection, how):
 
 @contextlib.contextmanager
 def sending(connection, data):
-    """By another thread, since the server need not take the last question before its first answer is taken."""
+    """Sends on another thread, since the server may not read the last question before its first answer is read."""
     sender = threading.Thread(target=send_all, args=(connection, data))
     sender.start()
     try:
         yield
     except BaseException:
-        hang_up(connection, socket.SHUT_RDWR)    # or it waits for a server that waits for us to read
+        hang_up(connection, socket.SHUT_RDWR)    # otherwise it waits for a server that waits for us to read
         raise
     finally:
         sender.join()
 
 
 def all_at_once(run, chance, connection):
-    """Answers come in the order of the questions."""
+    """Answers arrive in the order of the questions."""
     questions = ask_some(chance, run.answered)
     with sending(connection, pieces(chance, b"".join(question.bytes(chance) for question in questions))):
         for question in questions:
@@ -250,12 +251,12 @@ def send_all(connection, data):
     try:
         for piece in data:
             connection.send(piece)
-    except OSError:    # who receives says what is wrong
+    except OSError:    # the reading side reports the error
         pass
 
 
 def lazily(run, chance, connection):
-    """More is answered than the kernels on the way hold, and taken when others have been asked: the server waits for room."""
+    """Asks for more than the kernels hold, and reads it after other questions: the server waits for room."""
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
     questions = [ask_binary(chance, chance.choice(["steady_inline", "steady_thread"]), LARGE, [LARGE]) for _ in range(3)]
     with sending(connection, [question.bytes(chance) for question in questions]):
@@ -267,7 +268,7 @@ def lazily(run, chance, connection):
 
 
 def leave(run, chance, connection):
-    """Gone before all answers are there, by a reset or in good order; those that were waited for are right."""
+    """Leaves before all answers have arrived, by a reset or an orderly close; the answers that it waits for are right."""
     questions = [ask_a_model(chance, FICKLE) for _ in range(chance.randrange(1, 6))]
     data = b"".join(question.bytes(chance) for question in questions)
     for question in questions:
@@ -281,7 +282,7 @@ def leave(run, chance, connection):
         for question in questions[:waits]:
             question.check(connection.response())
         if not waits and chance.random() < 0.5:
-            sender.join(0.2)    # all is sent, or as much as the server takes while nobody reads
+            sender.join(0.2)    # all is sent, or as much as the server reads while no answers are read
         if chance.random() < 0.5:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     finally:
@@ -291,7 +292,7 @@ def leave(run, chance, connection):
 
 
 def talk_rubbish(run, chance, connection):
-    """Bytes by chance, or a request that some are changed of: whatever it is, there is an end, in whole answers."""
+    """Sends random bytes, or a request with some bytes changed. In any case the connection ends, after whole answers."""
     n = chance.choice([1, 16, 1000])
     data = bytearray(ask_binary(chance, SPOILT, n, [n]).bytes(chance))
     if chance.random() < 0.3:
@@ -320,20 +321,20 @@ def closed_in_good_order(error):
 
 
 def be_a_client(run, number, kinds=KINDS):
-    """One connection after the other, until the run is over or somebody fails."""
+    """Makes one connection after the other, until the run is over or a client fails."""
     chance = random.Random(f"{run.seed} {number}")
     while not run.over and not run.failures:
         kind = chance.choice(kinds)
         try:
             with Connection(run.server, timeout_s=300) as connection:
                 kind(run, chance, connection)
-        except Exception as error:    # noqa: BLE001 - all that can go wrong is to be told, with the client that had it
+        except Exception as error:    # noqa: BLE001 - any error is reported, with the client that had it
             if run.stopping and isinstance(error, (OSError, EOFError)) and closed_in_good_order(error):
                 return
             run.failures.append(f"client {number}, {kind.__name__}:\n{traceback.format_exc()}")
 
 
-# ---- What the server has counted
+# ---- The server's counts
 
 
 def statistics(server, model):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed load, then rest, again and again: at rest the server holds what it held before, whatever has come and gone.
+"""Mixed load, then rest, again and again: at rest the server holds what it held before.
 
 Clients of all kinds (clients.py), sequences, models that are loaded and unloaded, statistics and index, from several
-processes. At each rest the table that is printed gets a line: what the process has (resident memory, threads,
-descriptors, mappings), what its allocator has given out (tests/stress/heapwatch.c), what the owners in the server say that
-they hold: models (`memory_usage` in the statistics), connections (`conch_connection_memory_used_bytes`).
+processes. At each rest the printed table gets a line: the process's resident memory, threads, descriptors and mappings,
+the bytes that its allocator has given out (tests/stress/heapwatch.c), and the bytes that the owners in the server
+report: models (`memory_usage` in the statistics) and connections (`conch_connection_memory_used_bytes`).
 
 CONCH_SOAK_SECONDS=n  of load (`make soak SECONDS=n`); 6
-CONCH_SOAK_SEED=n     the same choices again; else by chance, and printed
+CONCH_SOAK_SEED=n     the same choices again; otherwise random, and printed
 """
 
 import collections
@@ -39,13 +39,13 @@ PROCESSES, CLIENTS = 2, 4
 LOOPS = 2
 MIB = 1 << 20
 
-# By how much quarters of a run may differ that have nothing to do with each other.
+# By how much two quarters of a run may differ by chance.
 HEAP_BYTES, RESIDENT_BYTES = MIB // 2, MIB
 # ONNX Runtime keeps some 50 bytes of every model that it has ever loaded.
 PER_LOAD_BYTES = 150
-# Books of sequences, for as many as there were at a time.
+# State of sequences, for as many as there were at a time.
 MODEL_BYTES = 1024
-# Of each loop, in its pool, where a megabyte stays for the next, and as unused exchanges.
+# Of each loop: its pool keeps a megabyte, and it keeps unused exchanges.
 AT_REST_BYTES = 2 * MIB
 
 
@@ -91,7 +91,7 @@ def look_around(_, __, connection):
 
 
 def load_and_unload(number):
-    """A model that nobody else asks for."""
+    """A model that no other client asks."""
     model = f"guest_{number}"
 
     def have_a_guest(run, chance, connection):
@@ -108,7 +108,7 @@ def load_and_unload(number):
 
 def be_some_clients(port, seed, first, seconds):
     """In a process of its own: (answered, left, failures)."""
-    clients.LARGE = 1 << 18    # as often as others, or the bytes take all the time
+    clients.LARGE = 1 << 18    # asked as often as others, large requests would take all the time
     run = clients.Run(types.SimpleNamespace(address="127.0.0.1", port=port), seed)
     threads = []
     for number in range(first, first + CLIENTS):
@@ -125,7 +125,7 @@ def be_some_clients(port, seed, first, seconds):
 
 
 class Load:
-    """What all clients have been answered until now."""
+    """All answers of all clients so far."""
 
     def __init__(self, server, pool, seed):
         self.server, self.pool, self.seed = server, pool, seed
@@ -155,7 +155,7 @@ Rest = collections.namedtuple("Rest", "requests loads resident allocated connect
 
 
 def heap(path):
-    """Bytes that are allocated, by the server's allocator, once it has given back what it can."""
+    """Bytes that are allocated, by the server's allocator, once it has freed what it can."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(path)
         with asked.makefile() as answer:
@@ -170,7 +170,7 @@ def used_by_connections(server):
 
 
 def held_by_models(server):
-    """{model: bytes}, of those that stay."""
+    """{model: bytes}, of the models that stay loaded."""
     told = ask(server, "GET", "/v2/models/stats").json()["model_stats"]
     return {m["name"]: m["memory_usage"][0]["byte_size"] for m in told if not m["name"].startswith("guest")}
 
@@ -195,7 +195,7 @@ def show(rests):
 
 
 def assert_flat(rests):
-    """Between the second quarter and the last; until then caches warm up."""
+    """Compares the second quarter with the last; before that, caches fill."""
     n = len(rests) // 4
     before, after = rests[n : 2 * n], rests[-n:]
     for model, held in after[-1].models.items():
@@ -206,7 +206,7 @@ def assert_flat(rests):
     def growth(measure):
         return statistics.median(map(measure, after)) - statistics.median(map(measure, before))
 
-    # A loop may keep a block that is a mapping of its own, or one that is not, or none.
+    # A loop may keep a block that is a mapping, or one that is not, or none.
     spread = PER_LOAD_BYTES * (after[-1].loads - before[0].loads) + LOOPS * MIB / n
     grown = growth(lambda rest: rest.allocated - rest.connections)
     assert grown <= HEAP_BYTES + spread, "allocated by others than connections, and not freed"
@@ -215,7 +215,7 @@ def assert_flat(rests):
 
 
 @pytest.mark.skipif(servers.REFERENCE, reason="asks for accounts of Conch's own")
-def test_what_comes_and_goes_leaves_nothing(tmp_path):
+def test_load_leaves_nothing_behind(tmp_path):
     seed = os.environ.get("CONCH_SOAK_SEED") or str(random.SystemRandom().randrange(10**9))
     print(f"CONCH_SOAK_SEED={seed}")
     cycles = max(4, round(SECONDS / CYCLE_S))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random clients of all kinds against one server, for as long as one likes: each accepted request has exactly one right answer.
+"""Random clients of all kinds against one server: each accepted request has exactly one right answer.
 
-Each request carries values, and mostly an id, of its own, and its answer must have them; behind the last answer of a
-connection comes that of a question with a name of its own, so that an answer too many shows as well as one too few. At
-the end the server's statistics must count what the clients have: of models that nobody leaves waiting, exactly. Then it is
-stopped amidst all that: what it still answers is right and whole, and it ends with 0, which a sanitizer's report prevents.
+Each request carries values, and mostly an id, of its own, and its answer must have them. The last answer of a
+connection is followed by that of a question with a name of its own, so that a missing or an additional answer is
+noticed. At the end the server's statistics must agree with the clients' counts, and exactly for models whose clients
+all wait. Then the server is stopped under load: what it still answers is right and whole, and its exit code is 0, which
+a sanitizer's report prevents.
 
 CONCH_STRESS_SECONDS=n  how long (`make stress SECONDS=n`); 5
-CONCH_STRESS_SEED=n     the same choices again, though not the same times; else by chance, and printed
+CONCH_STRESS_SEED=n     the same choices again, though not the same times; otherwise random, and printed
 """
 
 import os
@@ -32,7 +33,7 @@ def start_clients(run):
 
 
 def let_it_run(run, seconds):
-    """For so long, and until each of the models has answered."""
+    """For this time, and until each of the models has answered."""
     until = time.monotonic() + seconds
 
     def enough():

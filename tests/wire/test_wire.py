@@ -25,7 +25,7 @@ def unescape(text):
 
 
 def message(text, raw):
-    """The bytes that a section of a file stands for."""
+    """The bytes of a section of a file."""
     if raw:
         return unescape(text.replace(b"\n", b""))
     head, _, body = text.partition(b"\n\n")
@@ -59,7 +59,7 @@ class Case:
 
 
 def receive(connection, enough):
-    """Bytes until enough(them) or the end of the connection."""
+    """Reads bytes until enough(them) or the end of the connection."""
     got = b""
     while not enough(got):
         try:
@@ -95,7 +95,7 @@ def server(tmp_path_factory):
 
 
 def exchange(server, case, size):
-    """What comes back for the case's requests, sent in pieces of that size."""
+    """Returns the answer to the case's requests, sent in pieces of that size."""
     expected = b"".join(case.answers)
     exact = re.compile(pattern(expected), re.S)
     with socket.create_connection((server.address, server.port), timeout=60) as connection:
@@ -114,13 +114,13 @@ def exchange(server, case, size):
 
 
 def maybe(got, expected):
-    """Whether more bytes may still make it the expected answer."""
+    """May more bytes still make it the expected answer?"""
     fixed = expected.partition(ANY)[0]
     return ANY in expected or len(got) < len(expected) and fixed.startswith(got[: len(fixed)])
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_case(server, path):
+def test_each_case_has_its_answer(server, path):
     case = Case(path)
     if REFERENCE:
         if not case.reference:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs.yml cannot say: pages of files that stand outside docs/, where those look for them who read the sources.
+"""Extends mkdocs.yml: makes pages of files outside docs/, which lie where readers of the sources look for them.
 
 Each README.md of a folder becomes the page folders/<folder>.md, under "Folders" in the navigation, without being listed
-anywhere; so do the files of ROOT_PAGES, under "The project". A link to one of them is written as a path in the repository
-(`../../src/core/README.md`), which the forge follows, and becomes a link to the page. A link of theirs to a file that has no
-page, such as a source, becomes its text; one that leads nowhere stays as it is, and mkdocs complains.
+anywhere; so do the files of ROOT_PAGES, under "The project". A link to one of them is written as a path in the
+repository (`../../src/core/README.md`), which the forge follows, and becomes a link to the page. In these files a link
+to a file without a page, such as a source, becomes its text. A link to a missing file stays as it is, and mkdocs
+reports it.
 """
 
 import os
@@ -16,7 +17,7 @@ from mkdocs.structure.files import File
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changes.md"}
-# Neither what is made nor what is a page already; examples/models is data, where a README only keeps a folder.
+# Neither generated files nor existing pages; examples/models is data, where a README only keeps a folder.
 SKIPPED = {".git", ".deps", "build", "site", "docs", "examples/models"}
 LINK = re.compile(r"\[(?P<text>(?:[^\[\]\n]|\n(?!\n)|\[[^\[\]\n]*\])*)\]\((?P<target>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
 

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gdb shows status, list, buf and request as what they mean: `source tools/gdb/conch.py`, or `gdb -x tools/gdb/conch.py …`.
+"""Makes gdb print status, list, buf and request in readable form: `source tools/gdb/conch.py`, or `gdb -x
+tools/gdb/conch.py …`.
 
     print *st                                  a status: its code and message
     print b                                    a buf: how full it is, and its text
     print s->queue                             a list: how many links it has besides this one
-    print *r                                   a request: which, whose, where it is, its inputs; print/r shows all members
+    print *r                                   a request: which, whose, where it is, its inputs; print/r shows all
+    members
     conch-list s->queue 'struct request' link  each of the objects whose link is in the list
 
-Members are looked for by name in the parts of a struct, too, and one that is not there is left out: so a member that moves
-from a request into a part of it is still found. Works with a core file, too: nothing of the program is called.
+Members are found by name, also in the parts of a struct, and a missing one is left out: so a member that moves from a
+request into a part of it is still found. A core file works, too: no function of the program is called.
 docs/internals/debugging.md has more.
 """
 
 import gdb
 import gdb.printing
 
-MAX_LINKS = 10000  # a list with more is probably none
+MAX_LINKS = 10000  # a list with more is probably broken
 MAX_TEXT = 400  # characters of a text that are shown
 STRUCTS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
 
@@ -40,7 +42,7 @@ def number(value):
 
 
 def text(pointer):
-    """What a char * points to, in quotes; None for NULL and for what cannot be read."""
+    """The text of a char *, in quotes; None for NULL and for unreadable memory."""
     if pointer is None or not pointer:
         return None
     try:
@@ -65,7 +67,7 @@ def enumerator(value, name):
 
 
 def links(head):
-    """The links behind a head, and what is wrong with the list, or None."""
+    """The links behind a head, and the fault of the list, or None."""
     first = int(head.address)
     link, before, found = head["next"], first, []
     while int(link) != first:
