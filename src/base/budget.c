@@ -129,6 +129,11 @@ static void notify_members(struct budget *b)
     mutex_unlock(&b->mu);
 }
 
+/*
+ * A member knows only its own connections, so each publishes its greatest burden, and the one with
+ * the greatest of all gives up its own. Otherwise every member would close a connection for the
+ * same shortage, and one with small connections would pay for the large one of another.
+ */
 bool budget_is_heaviest(struct budget *b, const struct budget_member *m)
 {
     bool heaviest = true;

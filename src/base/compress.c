@@ -2,10 +2,10 @@
 /*
  * Packing and unpacking by libdeflate, which works on whole messages.
  *
- * How much a message unpacks to is not known before. The first attempt has the room that the gzip
- * format promises in its last four bytes, if that is possible, or four times the packed size; each
- * further one has twice the room of the last, up to the maximum. All attempts together do twice the
- * work of the last one at the most. Threads: the owner's.
+ * The size of an unpacked message is unknown before. The first attempt has as much room as the last
+ * four bytes of the gzip format promise, if that is possible, or four times the packed size. Each
+ * further attempt has twice the room of the last, up to the maximum. All attempts together do at
+ * most twice the work of the last one. Threads: the owner's.
  */
 #include "base/compress.h"
 
@@ -21,7 +21,7 @@
 enum {
     LEVEL = 6,          /* of 1 to 12, the default of gzip and zlib */
     FIRST_BYTES = 4096, /* the least room */
-    MAX_RATIO = 1032,   /* of deflate: 258 bytes take two bits at the least */
+    MAX_RATIO = 1032,   /* of deflate: 258 bytes take at least two bits */
 };
 
 struct compress {
@@ -47,7 +47,7 @@ void compress_free(struct compress *c)
 
 /* ---- Unpacking ------------------------------------------------------------------------------ */
 
-/* Saturated: a packed message of 16 MiB may promise more than there are addresses on paper. */
+/* Saturates: a packed message of 16 MiB may promise more bytes than there are addresses. */
 static size_t multiply(size_t n, size_t by)
 {
     size_t product;
@@ -113,7 +113,7 @@ struct status *compress_unpack(struct compress *c, enum compress_format format, 
 
 /* ---- Packing -------------------------------------------------------------------------------- */
 
-/* All pieces in one block; NULL: no memory. */
+/* Joins all pieces in one block; NULL: no memory. */
 static char *join_pieces(const struct iovec *pieces, size_t n_pieces, size_t total,
                          struct pool *pool, struct mem_owner *owner)
 {

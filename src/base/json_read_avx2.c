@@ -2,17 +2,17 @@
 /*
  * Reading runs of numbers, for processors with AVX2: "0.25,-3,17.125,".
  *
- * First find_numbers() looks at 64 characters and makes words with a bit for each: where the commas
- * are, the digits, and so on. By a few operations on those words it is known up to which comma
- * everything is well-formed, and where each number and its fraction end. Then short_four() takes
- * the 16 characters in front of four commas, pushes the digits together where the point was, and
- * sums them up by pairs, fours and eights. Fifteen digits are exact as a double, and so is the
- * power of ten below them: one division rounds right (Clinger). Longer numbers, of up to 31
- * characters as doubles are printed, come out of long_four() with a small error, which decides a
- * float unless the double is near the middle of two floats: then json_number.c reads that one.
+ * First find_numbers() examines 64 characters and makes words with a bit for each: where the commas
+ * are, the digits, and so on. A few operations on those words show up to which comma everything is
+ * well-formed, and where each number and its fraction end. Then short_four() takes the 16
+ * characters in front of four commas, closes the gap of the point, and sums the digits up by pairs,
+ * fours and eights. Fifteen digits are exact as a double, and so is the power of ten below them:
+ * one division rounds right (Clinger). Longer numbers, of up to 31 characters as doubles are
+ * printed, leave long_four() with a small error. That decides a float unless the double is near the
+ * middle of two floats, which json_number.c then reads.
  *
- * Whatever is not like that (exponents, longer numbers, line breaks, brackets, mistakes) ends the
- * run; json_number.c goes on there, and has the errors.
+ * Anything else (exponents, longer numbers, line breaks, brackets, mistakes) ends the run;
+ * json_number.c goes on there, and has the errors.
  *
  * A picture of 150 528 values takes 0.6 ms where json_number.c takes 1.75, with seven digits each;
  * with seventeen 1.2 and 2.4.
@@ -26,20 +26,20 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    WINDOW = 64,     /* characters that are looked at together */
+    WINDOW = 64,     /* characters that are examined together */
     MAX_FOUND = 64,  /* numbers, in several windows; one window has at most half as many */
-    LAST_START = 32, /* a window is looked at when no more were found before it */
+    LAST_START = 32, /* a window is examined when no more were found before it */
     SHORT = 16,      /* characters of a short number with comma and blank before it, at most */
-    LONG = 32,       /* the same for any */
-    SPARE = 8,       /* places beyond the last that may be written and read */
+    LONG = 32,       /* the same for any number */
+    SPARE = 8,       /* elements beyond the last that may be written and read */
 };
 
-/* Where numbers stand, from a place in the text on. */
+/* The numbers, from a position in the text on. */
 struct found {
     unsigned n;
     uint64_t negative; /* a bit for each, the first one lowest */
     bool has_long;
-    /* Behind the digits in front of the point, and behind the number, which is at its comma. */
+    /* Positions: after the whole digits, and after the number, which is at its comma. */
     uint16_t wholes[MAX_FOUND + SPARE], ends_room[SPARE + MAX_FOUND + SPARE];
 };
 
@@ -53,8 +53,8 @@ static const double parts[LONG] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-
                                    1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22, 1e-23,
                                    1e-24, 1e-25, 1e-26, 1e-27, 1e-28, 1e-29, 1e-30, 1e-31};
 
-/* close_up[n] - for a shuffle: what stands in front of the last n characters moves one to the
- * right, over the point; nothing moves for 0. */
+/* close_up[n] - for a shuffle: the characters in front of the last n move one to the right, over
+ * the point; none moves for 0. */
 #define FROM(at, n) ((n) == 0 || (at) > 15 - (n) ? (at) : (at)-1)
 #define ROW(n)                                                                                     \
     {                                                                                              \
@@ -78,7 +78,7 @@ AVX2 INLINE uint64_t join(__m256i low, __m256i high)
                                                      << 32;
 }
 
-/* A bit for each character that is c. */
+/* Returns a bit for each character that is c. */
 AVX2 INLINE uint64_t where(__m256i low, __m256i high, char c)
 {
     __m256i wanted = _mm256_set1_epi8(c);
@@ -95,12 +95,12 @@ AVX2 INLINE uint64_t where_digits(__m256i low, __m256i high)
 }
 
 /*
- * Adds the numbers whose commas are among the 64 characters at p, where one begins, to those found,
- * up to the first that is wrong or too long; false when that was the end of the run. Adding a set
- * bit to a word in which it is set moves it one place up.
+ * Adds the numbers whose commas are among the 64 characters at p, where a number begins, up to the
+ * first that is wrong or too long; false when that was the end of the run. Adding a set bit to a
+ * word in which it is set moves it one position up.
  *
- * @offset      of p, for what is kept; is set to what follows the last comma
- * @allow_long  numbers of up to LONG characters are taken, too
+ * @offset      of p, for the positions; set to that after the last comma
+ * @allow_long  numbers of up to LONG characters are accepted, too
  */
 AVX2 INLINE bool find_numbers(struct found *f, const char *p, unsigned *offset, bool allow_long)
 {
@@ -130,10 +130,10 @@ AVX2 INLINE bool find_numbers(struct found *f, const char *p, unsigned *offset, 
     wrong |= allow_long ? run & run >> SHORT : run;
     if (UNLIKELY(commas == 0))
         return false;
-    /* From here on the next window can be looked at, while this one is not done yet. */
+    /* From here on the next window can be examined while this one is not finished. */
     unsigned from = *offset;
     *offset += 64 - (unsigned)__builtin_clzll(commas);
-    uint64_t right = ~wrong & (wrong - 1); /* wrong is what lies between the commas of its number */
+    uint64_t right = ~wrong & (wrong - 1); /* wrong is anything between the commas of its number */
     bool go_on = (commas & ~right) == 0;
     commas &= right;
     if (allow_long)
@@ -142,7 +142,7 @@ AVX2 INLINE bool find_numbers(struct found *f, const char *p, unsigned *offset, 
     unsigned n = f->n;
     f->n += (unsigned)__builtin_popcountll(commas);
     f->negative |= _pext_u64(negative << 1, starts) << n;
-    do { /* four at a time: how many there are cannot be foreseen */
+    do { /* four at a time, because the count cannot be predicted */
         for (unsigned i = n; i < n + 4; i++) {
             f->wholes[i] = (uint16_t)(from + (unsigned)_tzcnt_u64(wholes));
             ENDS(f)[i] = (uint16_t)(from + (unsigned)_tzcnt_u64(commas));
@@ -156,8 +156,8 @@ AVX2 INLINE bool find_numbers(struct found *f, const char *p, unsigned *offset, 
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Of eight numbers: digits behind the point, and characters from the comma in front, which counts,
- * to the end, without the point. */
+/* Of eight numbers: digits behind the point, and characters from the comma in front, which
+ * counts, to the end, without the point. */
 struct extents {
     _Alignas(16) uint16_t decimals[8];
     _Alignas(16) uint16_t lengths[8];
@@ -186,7 +186,7 @@ AVX2 INLINE __m256i load_32(const void *at)
     return _mm256_loadu_si256((const __m256i *)at);
 }
 
-/* Digits become numbers of four of them, in 32-bit lanes. */
+/* Digits become numbers of four digits each, in 32-bit lanes. */
 AVX2 INLINE __m256i sum_fours(__m256i x)
 {
     x = _mm256_maddubs_epi16(x, _mm256_set1_epi16(10 | 1 << 8));
@@ -211,7 +211,7 @@ AVX2 INLINE __m256d pick_four(const double *table, const uint16_t *places)
     return _mm256_setr_pd(table[places[0]], table[places[1]], table[places[2]], table[places[3]]);
 }
 
-/* The sign of each value that has its bit set in `negative`. */
+/* Sets the sign of each value that has its bit set in `negative`. */
 AVX2 INLINE __m256d set_signs(__m256d values, uint64_t negative)
 {
     __m256i bits = _mm256_set1_epi64x((int64_t)negative);
@@ -245,7 +245,8 @@ AVX2 INLINE __m256d short_four(const char *text, const struct found *f, unsigned
     return set_signs(value, f->negative >> i >> k);
 }
 
-/* The digits of a long number: what is in front of the point is read one place further left. */
+/* Returns the digits of a long number: those in front of the point are read one position further
+ * left. */
 AVX2 INLINE __m256i long_one(const char *end, unsigned decimals, unsigned length)
 {
     __m256i behind = load_32(last_ones + (decimals ? decimals : 32));
@@ -254,7 +255,7 @@ AVX2 INLINE __m256i long_one(const char *end, unsigned decimals, unsigned length
     return sum_fours(_mm256_and_si256(x, load_32(last_ones + length)));
 }
 
-/* As short_four(), for long numbers; what comes out may be off by eight of its last bits. */
+/* As short_four(), for long numbers; the result may be off by eight of its last bits. */
 AVX2 INLINE __m256d long_four(const char *text, const struct found *f, unsigned i,
                               const struct extents *e, int k)
 {
@@ -274,7 +275,7 @@ AVX2 INLINE __m256d long_four(const char *text, const struct found *f, unsigned 
     return set_signs(value, f->negative >> i >> k);
 }
 
-/* A bit for each double that is so near the middle of two floats that NEAR last bits matter. */
+/* Returns a bit for each double so near the middle of two floats that NEAR last bits matter. */
 AVX2 INLINE unsigned near_middle(__m256d values)
 {
     enum { NEAR = 16 };
@@ -285,7 +286,7 @@ AVX2 INLINE unsigned near_middle(__m256d values)
     return (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(is_near));
 }
 
-/* Number n, exactly. */
+/* Stores number n, exactly. */
 static __attribute__((noinline)) void store_float_exactly(const char *text, const struct found *f,
                                                           unsigned n, float *out)
 {
@@ -331,7 +332,7 @@ AVX2 INLINE void read_long_floats(const char *text, const struct found *f, float
     }
 }
 
-/* Either type of output: one of floats and doubles is not NULL. */
+/* For either type of output: one of floats and doubles is not NULL. */
 AVX2 INLINE const char *read_run(const char *p, const char *end, float *floats, double *doubles,
                                  size_t room, size_t *ret_n)
 {
@@ -349,7 +350,7 @@ AVX2 INLINE const char *read_run(const char *p, const char *end, float *floats, 
             ;
         if (f.n == 0)
             break;
-        /* What is read beyond the last number has no characters, and is zero. */
+        /* Lanes beyond the last number have no characters, and are zero. */
         __m128i last = _mm_set1_epi16((short)ENDS(&f)[f.n - 1]);
         _mm_storeu_si128((__m128i *)(void *)(ENDS(&f) + f.n), last);
         _mm_storeu_si128((__m128i *)(void *)(f.wholes + f.n), last);

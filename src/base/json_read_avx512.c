@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading runs of numbers, for processors with AVX-512 (VBMI2 and what came before it).
+ * Reading runs of numbers, for processors with AVX-512 (VBMI2 and the older parts).
  *
- * As json_read_avx2.c, whose comments hold here, but for the way from the characters to the digits.
- * The words with a bit for each of 64 characters are what this instruction set computes with: by
- * them digits are pushed together over signs, points and commas (compress), and places become
- * numbers. All digits of up to 64 numbers stand one behind the other then, and by the numbers'
- * lengths each gets a field of 16 or 32 characters, zeros in front (expand). So no number is looked
- * at on its own.
+ * As json_read_avx2.c, whose comments hold here, except for the step from the characters to the
+ * digits. This instruction set computes with words that have a bit for each of 64 characters: they
+ * close the gaps of signs, points and commas between digits (compress), and turn positions into
+ * numbers. Then all digits of up to 64 numbers are contiguous, and by the numbers' lengths each
+ * gets a field of 16 or 32 characters, with zeros in front (expand). So no number is handled alone.
  *
- * Integers are read here, too, and the end of a text: what is not there is not loaded.
+ * Integers are read here, too, and the end of a text: bytes beyond it are not loaded.
  *
  * On an AMD EPYC a picture of 150 528 values takes 0.39 ms where json_read_avx2.c takes 0.73, with
  * seven digits each; whole numbers 0.24 and 0.54. A word takes two cycles from a mask register to
- * another. Windows that do not depend on each other were not faster (0.45), nor was reading in
- * between of finding (0.50), or a product in place of the quotient (0.39).
+ * another. Windows that do not depend on each other were not faster (0.45), nor was reading
+ * alternated with finding (0.50), or a product in place of the quotient (0.39).
  */
 #include "base/json_priv.h"
 
@@ -27,29 +26,29 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    WINDOW = 64,                  /* characters that are looked at together */
+    WINDOW = 64,                  /* characters that are examined together */
     MAX_FOUND = 160,              /* numbers, in several windows; one window has 32 at most */
-    LAST_START = 128,             /* a window is looked at when no more were found before it */
+    LAST_START = 128,             /* a window is examined when no more were found before it */
     SHORT = 16,                   /* characters of a field */
     LONG = 32,                    /* the same of long numbers */
-    SPARE = 32,                   /* places beyond the last that may be written and read */
+    SPARE = 32,                   /* elements beyond the last that may be written and read */
     MAX_WINDOWS = LAST_START + 1, /* each adds a number */
     NEGATIVE = 0x80,
 };
 
-/* What is read: it decides which numbers are taken. */
+/* The type to read, which decides which numbers are accepted. */
 enum kind { FLOATS, DOUBLES, SIGNED, UNSIGNED };
 
-/* Numbers, from a place in the text on. */
+/* The numbers, from a position in the text on. */
 struct found {
     unsigned n;
     unsigned n_passed; /* characters of the text */
     unsigned n_digits;
     bool has_long;
     uint8_t lengths[MAX_FOUND + SPARE];         /* digits */
-    uint8_t decimals[MAX_FOUND + SPARE];        /* those behind the point; and NEGATIVE */
-    uint16_t ends[MAX_FOUND + SPARE];           /* where its comma is */
-    uint8_t digits[(MAX_WINDOWS + 4) * WINDOW]; /* of all, 0 to 9, one behind the other */
+    uint8_t decimals[MAX_FOUND + SPARE];        /* digits behind the point; and NEGATIVE */
+    uint16_t ends[MAX_FOUND + SPARE];           /* the position of its comma */
+    uint8_t digits[(MAX_WINDOWS + 4) * WINDOW]; /* of all numbers, 0 to 9, contiguous */
 };
 
 static const double powers[16] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -71,14 +70,14 @@ AVX512 INLINE uint64_t where(__m512i text, char c)
     return _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(c));
 }
 
-/* The places of the bits that are set, in order. */
+/* Returns the positions of the set bits, in order. */
 AVX512 INLINE __m256i places_of(uint64_t bits)
 {
     __m512i all = _mm512_load_si512(places);
     return _mm512_castsi512_si256(_mm512_maskz_compress_epi8(bits, all));
 }
 
-/* How many digits a number may have that is not long, and any. */
+/* Returns how many digits a short number, or any, may have. */
 AVX512 INLINE unsigned most_digits(enum kind kind, bool is_long)
 {
     if (kind == FLOATS && is_long)
@@ -86,7 +85,7 @@ AVX512 INLINE unsigned most_digits(enum kind kind, bool is_long)
     return kind == FLOATS || kind == DOUBLES ? SHORT - 1 : SHORT;
 }
 
-/* A bit for each of the first n numbers that has more digits. */
+/* Returns a bit for each of the first n numbers that has more digits. */
 AVX512 INLINE uint32_t has_more(__m256i lengths, unsigned digits, unsigned n)
 {
     return _bzhi_u32(_mm256_cmpgt_epu8_mask(lengths, _mm256_set1_epi8((char)digits)), n);
@@ -95,7 +94,7 @@ AVX512 INLINE uint32_t has_more(__m256i lengths, unsigned digits, unsigned n)
 /*
  * Adds the numbers whose commas are among the next 64 characters, or as many as there are, up to
  * the first that is wrong or too long; false when that was the end of the run. Adding a set bit to
- * a word in which it is set moves it one place up.
+ * a word in which it is set moves it one position up.
  */
 AVX512 INLINE bool find_numbers(struct found *f, const char *p, const char *end, enum kind kind)
 {
@@ -109,7 +108,7 @@ AVX512 INLINE bool find_numbers(struct found *f, const char *p, const char *end,
     uint64_t digits = _mm512_cmplt_epu8_mask(values, _mm512_set1_epi8(10));
     if (UNLIKELY(commas == 0))
         return false;
-    /* From here on the next window can be looked at, while this one is not done yet. */
+    /* From here on the next window can be examined while this one is not finished. */
     unsigned n_passed = 64 - (unsigned)__builtin_clzll(commas);
     f->n_passed += n_passed;
 
@@ -130,7 +129,7 @@ AVX512 INLINE bool find_numbers(struct found *f, const char *p, const char *end,
     if (kind == UNSIGNED)
         wrong |= signs;
 
-    uint64_t right = ~wrong & (wrong - 1); /* wrong is what lies between the commas of its number */
+    uint64_t right = ~wrong & (wrong - 1); /* wrong is anything between the commas of its number */
     bool go_on = (commas & ~right) == 0;
     unsigned n = f->n, n_more = (unsigned)__builtin_popcountll(commas & right);
 
@@ -161,8 +160,8 @@ AVX512 INLINE bool find_numbers(struct found *f, const char *p, const char *end,
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Which characters of their fields the digits of numbers i to i + 31 are: a word for four short
- * ones, or for two long ones of the first sixteen. */
+/* Makes the fields: which characters the digits of numbers i to i + 31 are. A word for four
+ * short ones, or for two long ones of the first sixteen. */
 AVX512 INLINE void make_fields(uint64_t *fields, const uint8_t *lengths, bool is_long)
 {
     __m512i ones = _mm512_set1_epi8(-1), x;
@@ -214,7 +213,7 @@ AVX512 INLINE __m512d look_up(const double *table, __m512i index)
     return _mm512_permutex2var_pd(_mm512_loadu_pd(table), index, _mm512_loadu_pd(table + 8));
 }
 
-/* What has NEGATIVE in its decimals becomes so. */
+/* Makes values negative that have NEGATIVE in their decimals. */
 AVX512 INLINE __m512d set_signs(__m512d values, __m512i decimals)
 {
     enum { A = 0xf0, B = 0xcc, C = 0xaa };
@@ -223,7 +222,7 @@ AVX512 INLINE __m512d set_signs(__m512d values, __m512i decimals)
     return _mm512_castsi512_pd(x);
 }
 
-/* The same of any; what comes out may be off by eight of its last bits. */
+/* The same for any numbers; the result may be off by eight of its last bits. */
 AVX512 INLINE __m512d long_eight(const struct found *f, unsigned i, const uint8_t **digits,
                                  const uint64_t fields[4])
 {
@@ -242,7 +241,7 @@ AVX512 INLINE __m512d long_eight(const struct found *f, unsigned i, const uint8_
     return set_signs(_mm512_mul_pd(value, part), decimals);
 }
 
-/* A bit for each double that is so near the middle of two floats that NEAR last bits matter. */
+/* Returns a bit for each double so near the middle of two floats that NEAR last bits matter. */
 AVX512 INLINE unsigned near_middle(__m512d values)
 {
     enum { NEAR = 16 };
@@ -252,7 +251,7 @@ AVX512 INLINE unsigned near_middle(__m512d values)
     return _mm512_cmplt_epu64_mask(rest, _mm512_set1_epi64(2 * NEAR));
 }
 
-/* Numbers i to i + 7, which are short. */
+/* Reads numbers i to i + 7, which are short. */
 AVX512 INLINE __m512d short_eight(const struct found *f, unsigned i, const uint8_t **digits,
                                   const uint64_t fields[2])
 {
@@ -261,7 +260,7 @@ AVX512 INLINE __m512d short_eight(const struct found *f, unsigned i, const uint8
     return set_signs(_mm512_div_pd(value, look_up(powers, decimals)), decimals);
 }
 
-/* Number n, exactly. */
+/* Reads number n, exactly. */
 static __attribute__((noinline)) float read_float_exactly(const char *text, const struct found *f,
                                                           unsigned n)
 {
@@ -274,7 +273,7 @@ static __attribute__((noinline)) float read_float_exactly(const char *text, cons
 
 /* ---- storing -------------------------------------------------------------------------------- */
 
-/* The first n of eight values, n > 0. */
+/* Stores the first n of eight values, n > 0. */
 AVX512 INLINE void put_floats(float *out, __m512d values, unsigned n)
 {
     __m256 x = _mm512_cvtpd_ps(values);
@@ -292,7 +291,7 @@ AVX512 INLINE void put_doubles(double *out, __m512d values, unsigned n)
         _mm512_mask_storeu_pd(out, (__mmask8)_bzhi_u32(0xff, n), values);
 }
 
-/* Their low bits, as many as there is room for in an element. */
+/* Stores their low bits, as many as an element has room for. */
 AVX512 INLINE void put_integers(char *out, size_t element_bytes, __m512i values, unsigned n)
 {
     __mmask8 which = (__mmask8)_bzhi_u32(0xff, MIN(n, 8u));
@@ -312,7 +311,7 @@ AVX512 INLINE void put_integers(char *out, size_t element_bytes, __m512i values,
     }
 }
 
-/* The first n of those found. */
+/* Reads the first n numbers that were found. */
 AVX512 INLINE void read_found(const struct found *f, enum kind kind, char *out,
                               size_t element_bytes, unsigned n)
 {
@@ -336,7 +335,7 @@ AVX512 INLINE void read_found(const struct found *f, enum kind kind, char *out,
     }
 }
 
-/* The same of floats, some of which are long. */
+/* The same for floats, some of which are long. */
 AVX512 INLINE void read_long_floats(const char *text, const struct found *f, float *out, unsigned n)
 {
     uint64_t fields[8];
@@ -368,7 +367,7 @@ AVX512 INLINE const char *read_run(const char *p, const char *end, enum kind kin
             go_on = find_numbers(&f, p, end, kind);
         if (f.n == 0)
             break;
-        /* What is read beyond the last number has no digits, and is zero. */
+        /* Lanes beyond the last number have no digits, and are zero. */
         __m256i none = _mm256_setzero_si256();
         _mm256_storeu_si256((__m256i *)(void *)(f.lengths + f.n), none);
         _mm256_storeu_si256((__m256i *)(void *)(f.decimals + f.n), none);

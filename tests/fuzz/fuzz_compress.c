@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed messages. The first byte chooses the format. What unpacks packs again to what unpacks to
- * the same; what does not is refused without memory.
+ * Packed messages. The first byte chooses the format. A message that unpacks is packed again, and
+ * must unpack to the same bytes. Any other is refused without a leak.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ModelInferRequest, read by our codec and by protobuf-c: what both take must say the same. A
- * known field of a wrong wire type is not compared: protobuf passes over it, protobuf-c takes it.
- * What was read becomes a request of the core for a model of four inputs.
+ * A ModelInferRequest, read by our codec and by protobuf-c: a message that both accept must have
+ * the same meaning. A known field of a wrong wire type is not compared: protobuf skips it,
+ * protobuf-c accepts it. An accepted message is decoded into a request of the core for a model of
+ * four inputs.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static enum pbwire_type wire_type(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* Have all known fields, those of messages in the message included, the type of their wire? */
+/* Do all known fields, also those of messages inside the message, have the right wire type? */
 static bool has_right_types(const ProtobufCMessageDescriptor *d, struct pbwire_bytes bytes)
 {
     struct pbwire in = pbwire_of(bytes.at, bytes.length);
@@ -88,7 +89,7 @@ static bool has_right_types(const ProtobufCMessageDescriptor *d, struct pbwire_b
 
 static bool same_text(struct pbwire_bytes ours, const char *theirs)
 {
-    /* protobuf-c ends a text by a zero byte, wherever it has others. */
+    /* protobuf-c ends a text at the first zero byte. */
     return strnlen(ours.at, ours.length) == strlen(theirs) &&
            strncmp(ours.at, theirs, ours.length) == 0;
 }
@@ -126,7 +127,7 @@ static void compare(const struct infer_message *m, const Inference__ModelInferRe
         compare_input(&m->inputs.items[i], theirs->inputs[i]);
 }
 
-/* The decoded values of what protobuf-c has as 32-bit integers or floats. */
+/* Compares the decoded values with those that protobuf-c has as 32-bit integers or floats. */
 static void compare_values(const struct request *r, const Inference__ModelInferRequest *theirs)
 {
     for (uint32_t i = 0; i < r->maker.n_inputs; i++) {

@@ -21,7 +21,7 @@ struct op {
     void *others[32]; /* for newer kinds of operators */
 };
 
-/* X(place, name, parameters), as in ort_api.h; all return a status */
+/* X(slot, name, parameters), as in ort_api.h; all return a status */
 #define FUNCTIONS(X)                                                                               \
     X(26, new_domain, (const char *, void **))                                                     \
     X(27, domain_add, (void *, const struct op *))                                                 \
@@ -35,7 +35,7 @@ FUNCTIONS(DECLARE)
 
 enum { RELEASE_DOMAIN = 101 };
 static void (*release_domain)(void *);
-static void *domain; /* kept as long as the library is: sessions refer to it */
+static void *domain; /* kept as long as the library is loaded: sessions refer to it */
 
 static char kernel;
 
@@ -107,7 +107,7 @@ static const struct op twice = {.version = 8,
                                 .input_kind = required,
                                 .output_kind = required};
 
-/* What ONNX Runtime looks for. */
+/* ONNX Runtime searches for this function. */
 struct ort_status *RegisterCustomOps(struct ort_options *options, const struct ort_api_base *base);
 
 struct ort_status *RegisterCustomOps(struct ort_options *options, const struct ort_api_base *base)

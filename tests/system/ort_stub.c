@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that is ONNX Runtime but for its execution providers: it claims those that
- * ORT_STUB_OFFERS names (with commas), and writes what it is asked about them to the file
- * ORT_STUB_LOG. Everything else is done by the library ORT_STUB_REAL. So what reaches a provider is
- * seen where none is.
+ * A library that is ONNX Runtime except for its execution providers. It claims to have those that
+ * ORT_STUB_OFFERS names (with commas), and writes the calls about them to the file ORT_STUB_LOG.
+ * The library ORT_STUB_REAL does everything else. So a test sees what reaches a provider without
+ * having the provider.
  *
  *     cuda create                       an object for its options is made (or tensorrt)
  *     cuda update name=value …          … gets these
  *     append cuda name=value …          it becomes a provider of a session
  *     cuda release
  *     session                           the session is made
- *     SetIntraOpNumThreads to=2 …       with ORT_STUB_TELLS: what else is asked of options of
- *                                       threads, sessions and runs, under its own name
+ *     SetIntraOpNumThreads to=2 …       with ORT_STUB_TELLS: other calls about options of
+ *                                       threads, sessions and runs, under their own names
  *
  * An option `refuse_update` or `refuse_append` makes that call fail; ORT_STUB_FAILS=cuda or
  * tensorrt makes `create` fail. Built by test_onnx_providers.py from the backend's table of
@@ -33,7 +33,7 @@ static const void *table[N_FUNCTIONS];
 static struct ort_api real;
 static struct ort_status *(*create_status)(int code, const char *message);
 
-/* One line at once: models are loaded side by side. */
+/* Writes one line in one call, because models are loaded in parallel. */
 static void say(const char *what, const char *more)
 {
     FILE *log = fopen(getenv("ORT_STUB_LOG"), "a");
@@ -142,7 +142,7 @@ static struct ort_status *create_session(const struct ort_env *env, const char *
     return real.CreateSession(env, path, options, ret_session);
 }
 
-/* ---- Other options, which the real library gets too ----------------------------------------- */
+/* ---- Other options, which the real library gets, too ----------------------------------------- */
 
 static void tell(const char *what, const char *name, const char *value)
 {

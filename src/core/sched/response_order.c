@@ -98,6 +98,10 @@ void response_order_respond(struct request *r, struct response *resp, uint32_t f
 {
     struct response_order *o = r->order.in;
     mutex_lock(&o->mu);
+    /* While another thread responds, the response stays in the line: that thread looks at the line
+     * again, under this lock, before it stops. So no response overtakes another, no thread
+     * waits for a callback of another, and a callback that answers another request returns at
+     * once instead of being entered again. */
     bool kept = keep_response_locked(r, resp, flags);
     if (kept && !o->responding) {
         o->responding = true;

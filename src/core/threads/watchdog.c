@@ -87,7 +87,11 @@ static bool is_asleep(pid_t tid)
     return state != 'R';
 }
 
-/* The execution lasts too long by the clock. Has its thread used, or slept, that time itself? */
+/*
+ * The execution lasts too long by the clock. Has its thread used, or slept, that time itself? On a
+ * busy machine every execution lasts long. A thread that only waited for a CPU proves nothing about
+ * its model, and a model that is taken off the loop pays for a hand-over with each request.
+ */
 static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 {
     return cpu_ns_of(tid) - w->cpu_ns >= AT_WORK_NS || is_asleep(tid);
@@ -131,6 +135,8 @@ static bool look_at_watches_locked(struct watchdog *d, uint64_t last_ns, uint64_
                                                      memory_order_acquire, memory_order_relaxed))
             continue;
         *ret_next_ns = MIN(*ret_next_ns, look_at_execution(d, w, (struct instance *)seen, now_ns));
+        /* Fails if the execution has ended meanwhile: its thread has stored 0, has seen HELD, and
+         * waits for d->mu. So the instance exists until this look is over. */
         uintptr_t held = seen | HELD;
         atomic_compare_exchange_strong_explicit(&w->instance, &held, seen, memory_order_release,
                                                 memory_order_relaxed);

@@ -319,6 +319,8 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
         mutex_lock(&s->mu);
         unsigned int seen = s->n_left;
         mutex_unlock(&s->mu);
+        /* Not until the deadline: while one loop is stuck inside a model, the others' connections
+         * still leave, and the ticks go on. LAST_WORD_NS keeps this from spinning. */
         struct tally t =
             tally_workers(s, MIN(deadline_ns, MAX(tick_ns, monotonic_ns() + LAST_WORD_NS)));
         uint64_t now_ns = monotonic_ns();

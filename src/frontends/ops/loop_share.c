@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model that makes batches asks for the end of the iteration by inline_budget.on_wait(); the work
- * that is deferred then runs it once all requests of the iteration have come, and before their
- * replies are written, if it can be.
+ * A model that forms batches asks for the end of the iteration by inline_budget.on_wait(). The
+ * deferred work then runs the model once all requests of the iteration have arrived, and before
+ * their replies are written, if possible.
  *
  * Thread: the loop's.
  */

@@ -9,7 +9,7 @@
 #include "core/model/model.h"
 #include "core/server/server.h"
 
-/* The version of a reference (reference/behaviours §2.1); the texts are the reference's. */
+/* Parses the version of a reference (reference/behaviours §2.1); the texts are the reference's. */
 static struct status *parse_version(const struct ops_model_ref *ref, int64_t *ret_version)
 {
     if (LIKELY(ref->version_length == 0)) {

@@ -55,7 +55,7 @@ static void expect_error(struct status *st, enum status_code code, const char *t
 static struct status *unpack(enum compress_format format, const void *bytes, size_t n, size_t max,
                              char **ret_block, size_t *ret_bytes)
 {
-    char *copy = malloc(n + !n); /* an exact copy, so that reading past it is seen */
+    char *copy = malloc(n + !n); /* an exact copy, so that a read beyond its end is seen */
     assert_non_null(copy);
     memcpy(copy, bytes, n);
     struct status *st = compress_unpack(c, format, copy, n, max, pool, NULL, ret_block, ret_bytes);
@@ -63,7 +63,7 @@ static struct status *unpack(enum compress_format format, const void *bytes, siz
     return st;
 }
 
-static void unpacks_what_others_have_packed(void **state)
+static void streams_of_python_are_unpacked(void **state)
 {
     (void)state;
     char *block;
@@ -80,7 +80,7 @@ static void unpacks_what_others_have_packed(void **state)
     }
 }
 
-static void refuses_what_is_damaged_cut_or_too_long(void **state)
+static void damaged_cut_and_too_long_streams_are_refused(void **state)
 {
     (void)state;
     char *block, bytes[64];
@@ -103,8 +103,8 @@ static void refuses_what_is_damaged_cut_or_too_long(void **state)
                  STATUS_UNSUPPORTED, "16 bytes unpack to more than 22 bytes");
 }
 
-/* Pieces of changing content, so that they pack neither to nothing nor not at all. */
-static void unpacks_what_it_has_packed(void **state)
+/* Pieces of varying content, so that they pack to some extent. */
+static void packed_messages_are_unpacked(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 100, 5000, 3 << 20};
@@ -134,7 +134,7 @@ static void unpacks_what_it_has_packed(void **state)
 }
 
 /* 64 MiB of zeros pack to 64 KiB. */
-static void a_bomb_takes_no_more_than_the_maximum(void **state)
+static void a_bomb_takes_at_most_the_maximum(void **state)
 {
     (void)state;
     enum { BYTES = 64 << 20, MAX = 1 << 20 };
@@ -148,12 +148,12 @@ static void a_bomb_takes_no_more_than_the_maximum(void **state)
     snprintf(text, sizeof(text), "%zu bytes unpack to more than %d bytes", n_packed, MAX);
     expect_error(compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n),
                  STATUS_UNSUPPORTED, text);
-    /* the end of the packed bytes promises what they have not */
+    /* the last packed bytes promise a wrong size */
     memset(packed + n_packed - 4, 0, 4);
     struct status *st =
         compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n);
     expect_error(st, STATUS_UNSUPPORTED, text);
-    /* more than the pool has is no memory */
+    /* more than the pool has is a lack of memory */
     st = compress_unpack(c, COMPRESS_GZIP, packed, n_packed, BYTES, small, NULL, &block, &n);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
@@ -165,10 +165,10 @@ static void a_bomb_takes_no_more_than_the_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unpacks_what_others_have_packed),
-        cmocka_unit_test(refuses_what_is_damaged_cut_or_too_long),
-        cmocka_unit_test(unpacks_what_it_has_packed),
-        cmocka_unit_test(a_bomb_takes_no_more_than_the_maximum),
+        cmocka_unit_test(streams_of_python_are_unpacked),
+        cmocka_unit_test(damaged_cut_and_too_long_streams_are_refused),
+        cmocka_unit_test(packed_messages_are_unpacked),
+        cmocka_unit_test(a_bomb_takes_at_most_the_maximum),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

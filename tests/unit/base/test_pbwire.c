@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The bytes in memory of their own, so that a sanitizer sees a read beyond them. */
+/* Copies the bytes into memory of their own, so that a sanitizer sees a read beyond them. */
 static char *copy_of(const void *bytes, size_t n)
 {
     char *copy = malloc(n ? n : 1);
@@ -18,7 +18,7 @@ static char *copy_of(const void *bytes, size_t n)
     return copy;
 }
 
-/* How many fields the bytes have; -1: they are no message. */
+/* Returns how many fields the bytes have; -1: they are no message. */
 static int count_fields(const void *bytes, size_t n)
 {
     char *copy = copy_of(bytes, n);
@@ -34,7 +34,7 @@ static int count_fields(const void *bytes, size_t n)
 
 #define COUNT(text) count_fields(text, sizeof(text) - 1)
 
-static void reads_every_type_of_field(void **state)
+static void every_type_of_field_is_read(void **state)
 {
     (void)state;
     static const char message[] = "\x08\x96\x01"                         /* 1: 150 */
@@ -82,7 +82,7 @@ static void a_message_cut_anywhere_is_refused_or_has_fewer_fields(void **state)
     }
 }
 
-static void refuses_what_is_no_field(void **state)
+static void malformed_fields_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(COUNT("\x00\x01"), -1);                    /* the number 0 */
@@ -94,7 +94,7 @@ static void refuses_what_is_no_field(void **state)
     assert_int_equal(COUNT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), -1); /* 11 bytes */
 }
 
-static void passes_over_groups(void **state)
+static void groups_are_skipped(void **state)
 {
     (void)state;
     assert_int_equal(COUNT("\x0b\x10\x05\x13\x1a\x01x\x14\x0c\x08\x01"), 1);
@@ -109,7 +109,7 @@ static void passes_over_groups(void **state)
     assert_int_equal(count_fields(deep + 1000 - 32, 64), 0);
 }
 
-static void counts_varints(void **state)
+static void varints_are_counted(void **state)
 {
     (void)state;
     size_t n = 77;
@@ -120,7 +120,7 @@ static void counts_varints(void **state)
     assert_false(pbwire_count_varints((struct pbwire_bytes){"\x01\x80", 2}, &n));
 }
 
-static void writes_what_it_reads(void **state)
+static void fields_are_written_as_they_are_read(void **state)
 {
     (void)state;
     static const uint64_t values[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, UINT64_MAX};
@@ -148,13 +148,13 @@ static void writes_what_it_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_type_of_field),
+        cmocka_unit_test(every_type_of_field_is_read),
         cmocka_unit_test(no_bytes_are_a_message_without_fields),
         cmocka_unit_test(a_message_cut_anywhere_is_refused_or_has_fewer_fields),
-        cmocka_unit_test(refuses_what_is_no_field),
-        cmocka_unit_test(passes_over_groups),
-        cmocka_unit_test(counts_varints),
-        cmocka_unit_test(writes_what_it_reads),
+        cmocka_unit_test(malformed_fields_are_refused),
+        cmocka_unit_test(groups_are_skipped),
+        cmocka_unit_test(varints_are_counted),
+        cmocka_unit_test(fields_are_written_as_they_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static bool is_less(const void *element, const void *key)
     return *(const int *)element < *(const int *)key;
 }
 
-static void the_first_that_is_not_before_is_found(void **unused)
+static void lower_bound_finds_the_first_that_is_not_before(void **unused)
 {
     (void)unused;
     enum { MAX_ITEMS = 40 };
@@ -36,7 +36,7 @@ static void the_first_that_is_not_before_is_found(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_that_is_not_before_is_found),
+        cmocka_unit_test(lower_bound_finds_the_first_that_is_not_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
