@@ -58,14 +58,10 @@ static void count_out(struct worker_service *s)
     listener_give_slot_back(s->listener);
 }
 
-/* A session may have times that a look each second is too coarse for. */
-static void set_check(struct conn *c)
+static void move_check(struct conn *c)
 {
-    const struct protocol *p = c->session.protocol;
     struct loop *loop = &c->worker->loop;
-    if (LIKELY(!p->get_next_ns))
-        return;
-    uint64_t next_ns = p->get_next_ns(&c->session);
+    uint64_t next_ns = c->session.protocol->get_next_ns(&c->session);
     if (next_ns == c->check_ns)
         return;
     c->check_ns = next_ns;
@@ -73,6 +69,13 @@ static void set_check(struct conn *c)
         loop_clear_timer(loop, &c->check);
     else
         loop_set_timer(loop, &c->check, next_ns);
+}
+
+/* A session may have times that a look each second is too coarse for. */
+static inline void set_check(struct conn *c)
+{
+    if (UNLIKELY(c->session.protocol->get_next_ns != NULL))
+        move_check(c);
 }
 
 static void begin_conn(struct conn *c)
