@@ -39,18 +39,18 @@ char *json_print_shortest(char *out, float value);
 
 /* json_print_f32s, … - write n values, each behind a comma; return the end. The output has room for
  * n times JSON_NUMBER_ROOM bytes. Shortest floats: see json_write_shortest_f32s(). */
-char *json_print_f32s(char *out, const void *floats, size_t n);
-char *json_print_shortest_f32s(char *out, const void *floats, size_t n);
-char *json_print_f64s(char *out, const void *values, size_t n);
-char *json_print_i8s(char *out, const void *values, size_t n);
-char *json_print_i16s(char *out, const void *values, size_t n);
-char *json_print_i32s(char *out, const void *values, size_t n);
-char *json_print_i64s(char *out, const void *values, size_t n);
-char *json_print_u8s(char *out, const void *values, size_t n);
-char *json_print_u16s(char *out, const void *values, size_t n);
-char *json_print_u32s(char *out, const void *values, size_t n);
-char *json_print_u64s(char *out, const void *values, size_t n);
-char *json_print_bools(char *out, const void *values, size_t n);
+char *json_print_f32s(char *out, const void *array, size_t n);
+char *json_print_shortest_f32s(char *out, const void *array, size_t n);
+char *json_print_f64s(char *out, const void *array, size_t n);
+char *json_print_i8s(char *out, const void *array, size_t n);
+char *json_print_i16s(char *out, const void *array, size_t n);
+char *json_print_i32s(char *out, const void *array, size_t n);
+char *json_print_i64s(char *out, const void *array, size_t n);
+char *json_print_u8s(char *out, const void *array, size_t n);
+char *json_print_u16s(char *out, const void *array, size_t n);
+char *json_print_u32s(char *out, const void *array, size_t n);
+char *json_print_u64s(char *out, const void *array, size_t n);
+char *json_print_bools(char *out, const void *array, size_t n);
 
 /* How tensors of numbers are read and printed: many values at once if the CPU supports it. */
 enum json_way { JSON_ONE_BY_ONE, JSON_AVX2, JSON_AVX512 };
