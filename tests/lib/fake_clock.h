@@ -40,8 +40,8 @@ void clock_fake_init(struct clock_fake *c, uint64_t time_ns);
 void clock_fake_advance(struct clock_fake *c, uint64_t by_ns);
 
 /*
- * clock_fake_await - returns as soon as some thread waits for a time that is at most by_ns ahead.
- * Thread: any, without locks.
+ * clock_fake_await - returns as soon as a thread waits for a time that is at most by_ns ahead. Ends
+ * the test program if no thread does for a minute. Thread: any, without locks.
  */
 void clock_fake_await(struct clock_fake *c, uint64_t by_ns);
 
