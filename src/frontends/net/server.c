@@ -137,7 +137,13 @@ static void attach(struct worker *w, void *arg)
     struct worker_service *ws = t->service;
     upkeep_serve(w, ws, &t->server->listener, &t->server->timeouts, ws->env);
     t->attached = true;
-    t->st = acceptor_start(&t->acceptor, ws);
+}
+
+static void accept_connections(struct worker *w, void *arg)
+{
+    struct tally *t = arg;
+    (void)w;
+    t->st = acceptor_start(&t->acceptor, t->service);
 }
 
 /* Whatever has come meanwhile goes, too. */
@@ -150,11 +156,10 @@ static void detach(struct worker *w, void *arg)
     t->attached = false;
 }
 
-/* Each loop accepts, or there is an error. */
-static struct status *attach_all(struct net_server *s)
+static struct status *ask_to_start(struct net_server *s, worker_fn *fn)
 {
     struct status *st = NULL;
-    ask_all(s, attach, monotonic_ns() + ATTACH_NS);
+    ask_all(s, fn, monotonic_ns() + ATTACH_NS);
     for (unsigned int i = 0; i < s->n_services; i++) {
         struct tally *t = &s->tallies[i];
         if (!t->answered && !st)
@@ -165,6 +170,14 @@ static struct status *attach_all(struct net_server *s)
         status_free(TAKE(t->st));
     }
     return st;
+}
+
+/* Each loop accepts, or there is an error. No loop accepts before all are attached: a loop may give
+ * a connection to any of them. */
+static struct status *attach_all(struct net_server *s)
+{
+    struct status *st = ask_to_start(s, attach);
+    return st ? st : ask_to_start(s, accept_connections);
 }
 
 static void on_begin_stop(struct message *m);
