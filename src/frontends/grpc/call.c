@@ -49,15 +49,15 @@ static void close_call_input(struct grpc_call *c)
 static uint32_t set_trailers(struct grpc_call *c, int code, const char *message)
 {
     int n = snprintf(c->status_text, sizeof(c->status_text), "%d", code);
-    size_t length = strlen(message);
+    enum { MAX_MESSAGE = 4096 }; /* of the text; clients bound the metadata that they accept */
+    size_t length = MIN(strlen(message), (size_t)MAX_MESSAGE);
     c->trailers[0] = (struct http2_field){"grpc-status", c->status_text, sizeof("grpc-status") - 1,
                                           (size_t)n, false};
     char *text = length ? arena_alloc(&c->arena, 3 * length) : NULL;
     if (!text) /* without memory the number has to do */
         return 1;
-    c->trailers[1] =
-        (struct http2_field){"grpc-message", text, sizeof("grpc-message") - 1,
-                             grpc_encode_message(text == NULL ? "" : message, length, text), true};
+    c->trailers[1] = (struct http2_field){"grpc-message", text, sizeof("grpc-message") - 1,
+                                          grpc_encode_message(message, length, text), true};
     return 2;
 }
 
@@ -77,8 +77,11 @@ static void send_status(struct grpc_call *c, int code, const char *message)
 
 void call_fail(struct grpc_call *c, struct status *st)
 {
-    if (!c->has_ended)
+    if (!c->has_ended) {
         send_status(c, ops_error_of(status_code(st))->grpc_status, status_message(st));
+        if (c->has_begun && c->kind->cancel)
+            c->kind->cancel(c); /* what is left of its work */
+    }
     status_free(st);
 }
 
@@ -397,8 +400,10 @@ static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_by
     }
     if (n_bytes == 0)
         return;
-    if (c->has_ended) { /* nobody reads the rest */
-        http2_stream_take(c->stream, n_bytes);
+    if (c->has_ended) { /* nobody reads the rest; bytes that were expected count as taken */
+        size_t expected = MIN(n_bytes, c->incoming.n_expected);
+        c->incoming.n_expected -= expected;
+        http2_stream_take(c->stream, n_bytes - expected);
         return;
     }
     buf_add(&c->held, bytes, n_bytes);

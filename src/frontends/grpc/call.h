@@ -35,6 +35,9 @@ struct loop_share;
 struct server;
 struct status;
 
+/* The error for a message that comes while the server stops (reference/behaviours §6.25). */
+#define GRPC_STOPPING_TEXT "GRPC server is shutting down and has stopped accepting new requests."
+
 /* What a kind of calls does. */
 struct grpc_kind {
     bool has_tensors; /* its messages are ModelInferRequests */

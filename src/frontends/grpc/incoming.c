@@ -22,8 +22,12 @@
 void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool *pool,
                    size_t max_bytes, bool has_tensors)
 {
+    /* The window has room for the prefix, too. */
+    size_t window = MAX(http2_stream_window(stream), (size_t)2 * INCOMING_PREFIX_BYTES);
     *in = (struct incoming){
         .stream = stream, .pool = pool, .max_bytes = max_bytes, .has_tensors = has_tensors};
+    in->unasked_bytes = MIN((size_t)INCOMING_UNASKED_BYTES, window - INCOMING_PREFIX_BYTES);
+    in->first_bytes = MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
 }
 
 void incoming_done(struct incoming *in)
@@ -98,9 +102,10 @@ static bool make_message_room(struct incoming *in, const char *bytes, size_t n_b
 
 bool incoming_on_turn(struct incoming *in)
 {
-    if (!enlarge_block(in, in->shift + in->n_bytes))
+    if (in->room < in->shift + in->n_bytes && !enlarge_block(in, in->shift + in->n_bytes))
         return false;
     in->waits = false;
+    in->has_turn = true;
     http2_stream_take(in->stream, in->n_held);
     in->n_held = 0;
     in->n_expected = in->n_bytes - in->n_come;
@@ -117,6 +122,7 @@ static struct status *begin_message(struct incoming *in)
     in->n_bytes = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
     in->n_come = in->room = in->n_held = in->n_expected = 0;
     in->compressed = p[0] == 1;
+    in->waits = in->has_turn = false;
     if (p[0] > 1)
         return status_new(STATUS_INTERNAL, "invalid gRPC frame type %u", (unsigned int)p[0]);
     if (in->n_bytes > in->max_bytes)
@@ -141,7 +147,7 @@ static void count_taken(struct incoming *in, size_t n)
 {
     size_t expected = MIN(n, in->n_expected), unexpected = n - expected;
     in->n_expected -= expected;
-    if (in->n_bytes <= INCOMING_UNASKED_BYTES)
+    if (in->n_bytes <= in->unasked_bytes)
         http2_stream_take(in->stream, unexpected);
     else
         in->n_held += unexpected;
@@ -169,8 +175,8 @@ static struct status *add_to_message(struct incoming *in, const char **at, const
 /* A long message asks for its turn once its first 64 KiB are there. */
 static void ask_for_turn(struct incoming *in)
 {
-    if (in->waits || in->n_bytes <= INCOMING_UNASKED_BYTES || in->n_come < INCOMING_FIRST_BYTES ||
-        in->room == in->shift + in->n_bytes)
+    if (in->waits || in->n_bytes <= in->unasked_bytes || in->n_come < in->first_bytes ||
+        in->has_turn)
         return;
     in->waits = true;
     http2_stream_await_turn(in->stream);

@@ -3,11 +3,11 @@
  * The messages of a gRPC stream as they come: five bytes of prefix (compressed or not, length),
  * then the message, in any portions.
  *
- * A message is copied once, from the bytes that were read into a block of the pool. Where the
- * message begins in its block is chosen so that its first raw tensor is aligned to 64 bytes. Up to
- * INCOMING_UNASKED_BYTES a message comes without a word of ours, and its block grows as it comes. A
- * longer one waits for its turn after these bytes; then its block grows to the whole length, and
- * the rest may come.
+ * A message is copied once, from the bytes that were read into a block of the pool. The place of
+ * the message in its block is chosen so that its first raw tensor is aligned to 64 bytes. A message
+ * of up to 1 MiB, or of what the stream's window has room for, comes unasked, and its block grows
+ * with it. A longer message waits for its turn once its first 64 KiB are there. With the turn its
+ * block grows to the whole length, and the client may send the rest.
  *
  * Thread: the loop's.
  */
@@ -27,15 +27,17 @@ struct status;
 enum {
     INCOMING_PREFIX_BYTES = 5,
     INCOMING_FIRST_BYTES = 64 << 10,  /* the block of a message that has just begun */
-    INCOMING_UNASKED_BYTES = 1 << 20, /* as many as a stream's window has */
+    INCOMING_UNASKED_BYTES = 1 << 20, /* the longest message that needs no turn */
 };
 
 struct incoming {
     /* Constant. */
     struct http2_stream *stream;
     struct pool *pool;
-    size_t max_bytes; /* of a message */
-    bool has_tensors; /* it is a ModelInferRequest */
+    size_t max_bytes;     /* of a message */
+    size_t unasked_bytes; /* the longest message that the stream's window has room for */
+    size_t first_bytes;   /* of a longer one that come before it asks for its turn */
+    bool has_tensors;     /* it is a ModelInferRequest */
 
     unsigned char prefix[INCOMING_PREFIX_BYTES];
     unsigned int n_prefix; /* the bytes of the prefix that have come */
@@ -45,6 +47,7 @@ struct incoming {
     size_t room, shift;     /* of the block; where the message begins in it */
     size_t n_held;          /* bytes that came before the turn and do not yet count as taken */
     size_t n_expected;      /* bytes that the turn has granted and that have not come */
+    bool has_turn;          /* it has had its turn */
     bool waits;             /* for its turn */
 };
 

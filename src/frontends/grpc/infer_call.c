@@ -218,7 +218,10 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
     if (st)
         return st;
     make_request(c, model);
-    return infer_decode(&m, &p->request, &p->blocks, &asks);
+    st = infer_decode(&m, &p->request, &p->blocks, &asks);
+    if (!st && c->ctx->env->net.draining && !request_names_sequence(&p->request))
+        st = status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
+    return st;
 }
 
 static void take_infer_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
@@ -246,7 +249,7 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
 static void cancel_infer(struct grpc_call *c)
 {
     struct infer_part *p = infer_part_of(c);
-    if (p->with_core)
+    if (p->with_core && !p->is_finished)
         request_cancel(&p->request);
 }
 

@@ -272,7 +272,7 @@ struct status *infer_encode_error(const char *text, const struct infer_identity 
 {
     struct parts p = {.identity = identity, .error = text, .is_stream = true};
     make_final_parameter(form, &p.final_parameter);
-    p.has_final_parameter = form == INFER_STREAM_LAST;
+    p.has_final_parameter = form != INFER_EARLY;
     add_sizes(&p);
     return put_message(&p, arena, ret_pieces);
 }

@@ -33,6 +33,7 @@ enum infer_form {
     INFER_UNARY,       /* as ModelInferResponse */
     INFER_STREAM,      /* as ModelStreamInferResponse; more may follow */
     INFER_STREAM_LAST, /* … and it is the last one of its request */
+    INFER_EARLY,       /* likewise, an error before the request was queued: nothing says which */
 };
 
 /* A message in pieces, one behind the other. */
@@ -61,8 +62,7 @@ NODISCARD struct status *infer_encode(const struct response *resp,
  * infer_encode_error - the message of a stream for a request that has failed (reference/behaviours
  * §6.21).
  *
- * @form   INFER_STREAM_LAST for an error of a request that was queued; INFER_STREAM for an earlier
- *         one, whose identity has only an id
+ * @form   INFER_EARLY for an error before the request was queued, whose identity has only an id
  * Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *infer_encode_error(const char *text, const struct infer_identity *identity,

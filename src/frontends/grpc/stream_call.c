@@ -41,6 +41,7 @@
 #include "frontends/ops/tensor_blocks.h"
 
 enum {
+    MAX_SENT = 4096,           /* messages that have not left, beyond which no request begins */
     MAX_REQUESTS = 1024,       /* of a stream at one time */
     REQUEST_BYTES = 1536,      /* names and shapes of the usual request */
     MESSAGE_BYTES = 2048,      /* the views of the usual message */
@@ -51,7 +52,21 @@ enum {
 /* Beyond so many bytes that have not left a connection begins no request. */
 #define MAX_UNSENT_BYTES ((size_t)64 << 20)
 
+/* A place in the order of answers: of a request, or of an error before there was one. */
+struct place {
+    struct list link;
+    struct streamed *streamed; /* NULL: an error */
+};
+
+/* An error that waits for the answers of earlier requests. */
+struct early_error {
+    struct place place;
+    struct status *error;
+    char id[]; /* of the message */
+};
+
 struct stream_part {
+    unsigned int n_sent; /* messages that have not left */
     struct list order;   /* of requests of other than decoupled models, as they came */
     struct list all;     /* of all requests */
     unsigned int n_open; /* requests that have not ended */
@@ -65,11 +80,13 @@ static_assert(sizeof(struct stream_part) <= GRPC_PART_BYTES, "a part has room");
 struct streamed {
     struct grpc_call *call; /* a reference */
     struct list link;       /* in stream_part.all, while open */
-    struct list order_link; /* in stream_part.order, while open; of decoupled models in none */
+    struct place place;     /* in stream_part.order, while open; of decoupled models in none */
     unsigned int refs;      /* while open; on_streamed_destroy's; each sent's. The loop's */
     bool is_decoupled, is_complete, wants_empty_final;
-    struct list kept; /* responses that wait for those of earlier requests */
-    char *block;      /* of the client's message */
+    atomic_bool is_stalled; /* the client has not read for too long; set by the backend's thread */
+    struct list kept;       /* responses that wait for those of earlier requests */
+    const char *version;    /* that the message asks for; "" for any */
+    char *block;            /* of the client's message */
     struct tensor_blocks blocks;
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
@@ -80,6 +97,7 @@ struct streamed {
 
 /* A message that leaves. */
 struct sent {
+    struct grpc_call *call;    /* a reference */
     struct streamed *streamed; /* a reference; NULL: the message is about no request of the core */
     struct response *response; /* whose outputs are in the message; or NULL */
     struct pool *pool;
@@ -136,29 +154,40 @@ static void on_streamed_destroy(struct request *request)
 /* Does the response count in the flow of its request? */
 static bool is_in_flow(const struct streamed *r, const struct response *resp)
 {
-    return r->is_decoupled && resp && !resp->error;
+    return r->is_decoupled && resp;
 }
 
+/* What a response takes: its outputs, and what is around them. */
 static size_t count_bytes(const struct response *resp)
 {
-    size_t n = 0;
+    size_t n = sizeof(struct sent) + sizeof(*resp);
     for (uint32_t i = 0; i < resp->n_outputs; i++)
         n += resp->outputs[i]->size_bytes;
     return n;
 }
 
-/* A backend that is faster than the client waits here. What nobody wants any more is dropped. */
+/* A backend that is faster than the client waits here, but not the core with an error. False: the
+ * client has left. */
+static bool await_flow(struct streamed *r, const struct response *resp)
+{
+    if (resp->error || runs_on_loop(r))
+        return true;
+    struct status *st = stream_flow_await(&r->flow);
+    bool has_left = st && status_code(st) == STATUS_CANCELLED;
+    if (st && !has_left)
+        atomic_store(&r->is_stalled, true); /* the loop ends the call */
+    status_free(st);
+    return !has_left;
+}
+
 static void on_streamed_respond(struct request *request, struct response *resp, uint32_t flags)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
     if (is_in_flow(r, resp)) {
-        struct status *st = runs_on_loop(r) ? NULL : stream_flow_await(&r->flow);
-        if (!st) {
+        if (await_flow(r, resp))
             stream_flow_add(&r->flow, count_bytes(resp));
-        } else {
-            status_free(st);
+        else
             response_free(TAKE(resp));
-        }
     }
     if (resp || flags & RESPONSE_FINAL)
         response_inbox_put(&r->inbox, resp, flags);
@@ -185,6 +214,8 @@ static void release_sent(void *owner)
 {
     struct sent *s = owner;
     struct streamed *r = s->streamed;
+    struct grpc_call *c = s->call;
+    stream_part_of(c)->n_sent--;
     pool_release(s->packed);
     if (s->response)
         drop_response(r, s->response);
@@ -192,6 +223,7 @@ static void release_sent(void *owner)
     pool_release(s);
     if (r)
         unref_streamed(r);
+    call_unref(c);
 }
 
 /* Memory for a message; NULL: none. Takes a reference to the request. */
@@ -201,12 +233,15 @@ static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct res
     struct sent *s = pool_alloc(pool, sizeof(*s), NULL);
     if (!s)
         return NULL;
+    s->call = c;
     s->streamed = r;
     s->response = resp;
     s->packed = NULL;
     arena_init(&s->arena, s->memory, sizeof(s->memory), GRPC_ARENA_BYTES, pool, NULL);
     if (r)
         r->refs++;
+    call_ref(c);
+    stream_part_of(c)->n_sent++;
     return s;
 }
 
@@ -228,30 +263,43 @@ static void send_encoded(struct grpc_call *c, struct sent *s, const struct infer
     call_send(c, &framed);
 }
 
-static struct infer_identity identify(const struct streamed *r)
+/* What a response tells: errors and a bare final flag echo the version that was asked for, as the
+ * reference does (reference/behaviours §2.5). */
+static struct infer_identity make_identity(const struct streamed *r, const struct response *resp)
 {
     const struct model *m = r->request.model;
-    return (struct infer_identity){m->name, m->version_text, r->request.maker.id};
+    bool has_outputs = resp && !resp->error;
+    return (struct infer_identity){m->name, has_outputs ? m->version_text : r->version,
+                                   r->request.maker.id};
+}
+
+/* The message of a response, or of the error in its place. */
+static struct status *encode_response(struct streamed *r, const struct response *resp,
+                                      enum infer_form form, struct sent *s,
+                                      struct infer_pieces *ret_pieces)
+{
+    struct infer_identity identity = make_identity(r, resp);
+    struct status *st = resp && resp->error
+                            ? status_ref(resp->error)
+                            : infer_encode(resp, &identity, form, &s->arena, ret_pieces);
+    if (!st)
+        return NULL;
+    identity.model_version = r->version;
+    struct status *failure =
+        infer_encode_error(status_message(st), &identity, form, &s->arena, ret_pieces);
+    status_free(st);
+    return failure;
 }
 
 /* One response to the client; resp may be NULL: a final flag alone. */
 static void send_response(struct streamed *r, struct response *resp, bool is_final)
 {
     struct grpc_call *c = r->call;
-    struct infer_identity identity = identify(r);
-    enum infer_form form = is_final ? INFER_STREAM_LAST : INFER_STREAM;
     struct infer_pieces pieces;
-    struct status *st;
 
     if (c->has_ended || (!resp && !r->wants_empty_final)) {
         if (resp)
             drop_response(r, resp);
-        return;
-    }
-    if (resp && resp->error && stream_part_of(c)->ends_at_error) {
-        st = status_ref(resp->error);
-        drop_response(r, resp);
-        call_fail(c, st);
         return;
     }
     struct sent *s = sent_new(c, r, resp);
@@ -261,15 +309,12 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
         call_fail(c, status_no_memory());
         return;
     }
-    if (resp && resp->error)
-        st = infer_encode_error(status_message(resp->error), &identity, INFER_STREAM_LAST,
-                                &s->arena, &pieces);
-    else
-        st = infer_encode(resp, &identity, form, &s->arena, &pieces);
+    struct status *st =
+        encode_response(r, resp, is_final ? INFER_STREAM_LAST : INFER_STREAM, s, &pieces);
     send_encoded(c, s, &pieces, st);
 }
 
-/* An error before the core had the request: the stream goes on. */
+/* An error before the core had the request: the stream goes on. Takes the error. */
 static void send_early_error(struct grpc_call *c, const char *id, struct status *error)
 {
     struct infer_identity identity = {"", "", id};
@@ -277,7 +322,7 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
     struct sent *s = c->has_ended ? NULL : sent_new(c, NULL, NULL);
     if (s) {
         struct status *st =
-            infer_encode_error(status_message(error), &identity, INFER_STREAM, &s->arena, &pieces);
+            infer_encode_error(status_message(error), &identity, INFER_EARLY, &s->arena, &pieces);
         send_encoded(c, s, &pieces, st);
     } else if (!c->has_ended) {
         call_fail(c, status_no_memory());
@@ -291,7 +336,7 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
 static void finish_if_over(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
-    if (p->is_half_closed && p->n_open == 0)
+    if (p->is_half_closed && p->n_open == 0 && list_empty(&p->order))
         call_finish(c);
 }
 
@@ -301,8 +346,9 @@ static void end_streamed(struct streamed *r)
     struct grpc_call *c = r->call;
     struct stream_part *p = stream_part_of(c);
     list_remove(&r->link);
-    list_remove(&r->order_link);
+    list_remove(&r->place.link);
     p->n_open--;
+    stream_flow_end(&r->flow);
     request_unref(&r->request);
     unref_streamed(r);
 }
@@ -310,16 +356,29 @@ static void end_streamed(struct streamed *r)
 static bool is_first(const struct streamed *r)
 {
     const struct list *order = &stream_part_of(r->call)->order;
-    return r->is_decoupled || order->next == &r->order_link;
+    return r->is_decoupled || order->next == &r->place.link;
 }
 
-/* Sends what the first requests in the order have kept, and ends those that are complete. */
+/* Sends the error, whose turn has come or whose call has ended. */
+static void end_early_error(struct grpc_call *c, struct early_error *e)
+{
+    list_remove(&e->place.link);
+    send_early_error(c, e->id, TAKE(e->error));
+    pool_release(e);
+}
+
+/* Sends what the first places in the order have, and ends those that are complete. */
 static void send_kept(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
     struct list *link;
     while (!list_empty(&p->order)) {
-        struct streamed *r = LIST_ENTRY(p->order.next, struct streamed, order_link);
+        struct place *first = LIST_ENTRY(p->order.next, struct place, link);
+        struct streamed *r = first->streamed;
+        if (!r) {
+            end_early_error(c, CONTAINER_OF(first, struct early_error, place));
+            continue;
+        }
         while ((link = list_pop(&r->kept)))
             send_response(r, LIST_ENTRY(link, struct response, link), true);
         if (!r->is_complete)
@@ -328,10 +387,30 @@ static void send_kept(struct grpc_call *c)
     }
 }
 
+/* The error takes its place in the order of answers. Takes the error. */
+static void queue_early_error(struct grpc_call *c, const char *id, struct status *error)
+{
+    struct stream_part *p = stream_part_of(c);
+    size_t n = strlen(id) + 1;
+    struct early_error *e = NULL;
+    if (!list_empty(&p->order))
+        e = pool_alloc(c->ctx->env->net.pool, sizeof(*e) + n, NULL);
+    if (!e) { /* nothing to wait for; or no memory, when an error out of order is better than none
+               */
+        send_early_error(c, id, error);
+        return;
+    }
+    e->place.streamed = NULL;
+    e->error = error;
+    memcpy(e->id, id, n);
+    list_push(&p->order, &e->place.link);
+}
+
 /* Room for further requests, in their number and in what has not left. */
 static bool has_room(struct grpc_call *c)
 {
-    return stream_part_of(c)->n_open < MAX_REQUESTS &&
+    const struct stream_part *p = stream_part_of(c);
+    return p->n_open < MAX_REQUESTS && p->n_sent < MAX_SENT &&
            http2_connection_unsent(c->stream) < MAX_UNSENT_BYTES;
 }
 
@@ -345,25 +424,43 @@ static void resume_if_room(struct grpc_call *c)
         http2_stream_await_room(c->stream);
 }
 
-/* Responses of a request have come to the loop. */
+/* A response of a request that is not complete. */
+static void take_response(struct streamed *r, struct response *resp, bool is_final)
+{
+    struct grpc_call *c = r->call;
+    if (resp && resp->error && stream_part_of(c)->ends_at_error && !c->has_ended) {
+        call_fail(c, status_ref(resp->error));
+        drop_response(r, resp);
+    } else if (r->is_decoupled) {
+        send_response(r, resp, is_final);
+    } else if (resp && is_first(r)) {
+        send_response(r, resp, true);
+    } else if (resp) {
+        list_push(&r->kept, &resp->link);
+    }
+}
+
+/* Responses of a request have come to the loop. A backend's thread that had to wait may come with
+ * one when the request has been answered by an error: nobody wants that. */
 static void send_responses(struct response_inbox *in)
 {
     struct streamed *r = CONTAINER_OF(in, struct streamed, inbox);
     struct grpc_call *c = r->call;
+    bool was_complete = r->is_complete;
     struct response *resp;
-    uint32_t flags = 0;
+    uint32_t flags;
 
     call_ref(c);
-    while (!(flags & RESPONSE_FINAL) && response_inbox_next(in, &resp, &flags)) {
-        if (r->is_decoupled)
-            send_response(r, resp, flags & RESPONSE_FINAL);
-        else if (resp && is_first(r))
-            send_response(r, resp, true);
+    if (atomic_load(&r->is_stalled))
+        call_fail(c, status_new(STATUS_EXHAUSTED, "the client has not read its responses"));
+    while (response_inbox_next(in, &resp, &flags)) {
+        if (!r->is_complete)
+            take_response(r, resp, flags & RESPONSE_FINAL);
         else if (resp)
-            list_push(&r->kept, &resp->link);
+            drop_response(r, resp);
+        r->is_complete |= (flags & RESPONSE_FINAL) != 0;
     }
-    if (flags & RESPONSE_FINAL) {
-        r->is_complete = true;
+    if (r->is_complete && !was_complete) {
         if (r->is_decoupled)
             end_streamed(r);
         else if (is_first(r))
@@ -400,10 +497,12 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     r->refs = 2; /* open, and on_streamed_destroy's */
     r->destroyed.deliver = on_streamed_destroyed;
     list_init(&r->kept);
-    list_init(&r->order_link);
+    r->version = "";
+    r->place.streamed = r;
+    list_init(&r->place.link);
     list_push(&p->all, &r->link);
     if (!r->is_decoupled)
-        list_push(&p->order, &r->order_link);
+        list_push(&p->order, &r->place.link);
     p->n_open++;
     response_inbox_init(&r->inbox, c->ctx->loop, send_responses);
     stream_flow_init(&r->flow, &c->ctx->settings->flow, c->ctx->loop->clock);
@@ -414,32 +513,50 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     return r;
 }
 
-/* The request of a message; on error nothing of it is left but perhaps its block. */
-static struct status *read_request(struct grpc_call *c, const struct infer_message *m, char **block,
-                                   struct streamed **ret)
+/* A message, and what becomes of it. */
+struct taken {
+    struct infer_message message;
+    char *block;  /* NULL: the request has it */
+    bool at_once; /* an error of it need not wait for earlier answers */
+};
+
+/* The message as a request. While the service stops only sequences that have begun go on. */
+static struct status *fill_request(struct grpc_call *c, const struct infer_message *m,
+                                   struct streamed *r)
 {
+    struct pbwire_bytes version = m->model_version;
+    struct infer_asks asks;
+    struct status *st = infer_decode(m, &r->request, &r->blocks, &asks);
+    if (st)
+        return st;
+    r->wants_empty_final = asks.empty_final;
+    r->version = arena_strndup(&r->request.arena, version.at, version.length);
+    if (!r->version)
+        return status_no_memory();
+    if (c->ctx->env->net.draining && !request_names_sequence(&r->request))
+        return status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
+    return server_infer(c->ctx->settings->server, &r->request);
+}
+
+static struct status *submit_message(struct grpc_call *c, struct taken *t)
+{
+    const struct infer_message *m = &t->message;
     struct ops_model_ref ref = {m->model_name.at, m->model_name.length, m->model_version.at,
                                 m->model_version.length};
-    struct infer_asks asks;
     struct model *model;
-    if (c->ctx->env->net.draining)
-        return status_new(STATUS_UNAVAILABLE, "GRPC server is shutting down and has stopped "
-                                              "accepting new requests.");
     struct status *st = ops_model_find(c->ctx->settings->server, &ref, &model);
     if (st)
         return st;
-    struct streamed *r = streamed_new(c, *block, model);
+    t->at_once = model->decoupled;
+    struct streamed *r = streamed_new(c, t->block, model);
     if (!r) {
         model_unref(model);
         return status_no_memory();
     }
-    *block = NULL;
-    st = infer_decode(m, &r->request, &r->blocks, &asks);
-    r->wants_empty_final = asks.empty_final;
+    t->block = NULL;
+    st = fill_request(c, m, r);
     if (st)
         end_streamed(r);
-    else
-        *ret = r;
     return st;
 }
 
@@ -450,38 +567,31 @@ static const char *copy_id(const struct infer_message *m, struct arena *arena)
     return id ? id : "";
 }
 
-static void start_request(struct grpc_call *c, char **block, const char *bytes, size_t n_bytes)
+static void start_request(struct grpc_call *c, struct taken *t, const char *bytes, size_t n_bytes)
 {
-    struct streamed *r = NULL;
     char memory[MESSAGE_BYTES];
-    struct infer_message m;
     struct arena arena;
 
     arena_init(&arena, memory, sizeof(memory), MAX_VIEW_BYTES, c->ctx->env->net.pool, NULL);
-    struct status *st = infer_message_read(&m, bytes, n_bytes, &arena);
+    struct status *st = infer_message_read(&t->message, bytes, n_bytes, &arena);
     if (st) { /* no message at all ends the stream */
         call_fail(c, st);
-        arena_reset(&arena);
-        return;
-    }
-    const char *id = copy_id(&m, &arena);
-    st = read_request(c, &m, block, &r);
-    if (!st) {
-        st = server_infer(c->ctx->settings->server, &r->request);
-        if (st)
-            end_streamed(r);
-    }
-    if (st) {
-        send_early_error(c, id, st);
-        send_kept(c);
+    } else {
+        const char *id = copy_id(&t->message, &arena); /* before the message's block may go */
+        st = submit_message(c, t);
+        if (st && t->at_once)
+            send_early_error(c, id, st);
+        else if (st)
+            queue_early_error(c, id, st);
     }
     arena_reset(&arena);
 }
 
 static void take_stream_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
-    start_request(c, &block, bytes, n_bytes);
-    pool_release(block); /* of a message that became no request */
+    struct taken t = {.block = block};
+    start_request(c, &t, bytes, n_bytes);
+    pool_release(t.block); /* of a message that became no request */
     if (!c->has_ended && !has_room(c)) {
         call_hold(c);
         if (stream_part_of(c)->n_open < MAX_REQUESTS)

@@ -25,21 +25,26 @@ void stream_flow_done(struct stream_flow *f)
     mutex_done(&f->mu);
 }
 
+static uint64_t find_deadline_ns(const struct stream_flow *f)
+{
+    return f->limits->stall_ns ? f->moved_ns + f->limits->stall_ns : UINT64_MAX;
+}
+
 struct status *stream_flow_await(struct stream_flow *f)
 {
-    uint64_t deadline_ns = UINT64_MAX;
     bool in_time = true;
     mutex_lock(&f->mu);
-    if (f->is_full && f->limits->stall_ns)
-        deadline_ns = clock_now_ns(f->clock) + f->limits->stall_ns;
-    while (f->is_full && !f->has_ended && in_time)
-        in_time = cond_wait_by_clock(&f->changed, &f->mu, f->clock, deadline_ns);
+    while (f->is_full && !f->has_ended && in_time) {
+        uint64_t deadline_ns = find_deadline_ns(f);
+        in_time = cond_wait_by_clock(&f->changed, &f->mu, f->clock, deadline_ns) ||
+                  find_deadline_ns(f) > deadline_ns; /* some have left meanwhile */
+    }
     bool has_ended = f->has_ended, is_full = f->is_full;
     mutex_unlock(&f->mu);
     if (has_ended)
         return status_new(STATUS_CANCELLED, "the client has ended the call");
     if (is_full)
-        return status_new(STATUS_UNAVAILABLE, "the client has not read its responses for %llu s",
+        return status_new(STATUS_EXHAUSTED, "the client has not read its responses for %llu s",
                           (unsigned long long)(f->limits->stall_ns / NS_PER_S));
     return NULL;
 }
@@ -55,8 +60,10 @@ void stream_flow_add(struct stream_flow *f, size_t n_bytes)
     mutex_lock(&f->mu);
     f->n_responses++;
     f->n_bytes += n_bytes;
-    if (is_above(f, f->n_responses, f->n_bytes))
+    if (!f->is_full && is_above(f, f->n_responses, f->n_bytes)) {
         f->is_full = true;
+        f->moved_ns = clock_now_ns(f->clock);
+    }
     mutex_unlock(&f->mu);
 }
 
@@ -65,6 +72,8 @@ void stream_flow_drop(struct stream_flow *f, size_t n_bytes)
     mutex_lock(&f->mu);
     f->n_responses--;
     f->n_bytes -= n_bytes;
+    if (f->is_full)
+        f->moved_ns = clock_now_ns(f->clock);
     bool has_room = f->is_full && !is_above(f, 2 * f->n_responses, 2 * f->n_bytes);
     /* With a limit of one response, half of it is none. */
     if (f->is_full && f->n_responses == 0)

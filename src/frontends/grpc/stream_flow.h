@@ -8,7 +8,7 @@
  *      stream_flow_drop()    … has left, or never will
  *
  * The thread waits until half of the responses, or of their bytes, has left, or the request ends
- * (stream_flow_end()), or the time for a client that does not read is over. So such a request must
+ * (stream_flow_end()), or none has left for the time that a client may take. So such a request must
  * not be executed on the loop.
  */
 #ifndef CONCH_FRONTENDS_GRPC_STREAM_FLOW_H
@@ -39,6 +39,7 @@ struct stream_flow {
     struct cond changed;
     /* Under mu. */
     size_t n_responses, n_bytes; /* that have not left */
+    uint64_t moved_ns;           /* the last time that one has left, or the flow became full */
     bool is_full;                /* until half has left */
     bool has_ended;
 };
@@ -52,7 +53,7 @@ void stream_flow_done(struct stream_flow *f);
  *
  * Thread: any but the loop's. Blocks.
  * Errors: STATUS_CANCELLED    the request has ended: nobody wants the response
- *         STATUS_UNAVAILABLE  the client has not read for stall_ns
+ *         STATUS_EXHAUSTED    no response has left for stall_ns
  */
 NODISCARD struct status *stream_flow_await(struct stream_flow *f);
 

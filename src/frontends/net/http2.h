@@ -241,6 +241,9 @@ int32_t http2_stream_id(const struct http2_stream *s);
 void http2_stream_ref(struct http2_stream *s);
 void http2_stream_unref(struct http2_stream *s);
 
+/* http2_stream_window - how many bytes the client may send on the stream before any is taken. */
+size_t http2_stream_window(const struct http2_stream *s);
+
 /* http2_stream_is_open - whether something can still be sent on the stream. */
 bool http2_stream_is_open(const struct http2_stream *s);
 

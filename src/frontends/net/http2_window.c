@@ -123,6 +123,11 @@ uint64_t http2_stream_expected(const struct http2_stream *s)
     return s->expected_bytes;
 }
 
+size_t http2_stream_window(const struct http2_stream *s)
+{
+    return s->http2 ? s->http2->stream_window_bytes : 0;
+}
+
 void http2_stream_take(struct http2_stream *s, size_t n_bytes)
 {
     if (!s->http2 || s->closed || s->reset)
@@ -131,6 +136,7 @@ void http2_stream_take(struct http2_stream *s, size_t n_bytes)
     s->untaken_bytes -= n_bytes;
     s->http2->untaken_bytes -= n_bytes;
     http2_refill_stream(s);
+    http2_refill(s->http2);
 }
 
 void http2_stream_await_turn(struct http2_stream *s)

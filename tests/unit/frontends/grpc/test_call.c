@@ -50,6 +50,7 @@ static struct grpc_settings settings;
 static struct grpc_ctx ctx;
 static struct h2_driver driver;
 static struct h2_client client;
+static bool small_windows; /* of the next connection */
 
 /* ---- The server and its client -------------------------------------------------------------- */
 
@@ -105,6 +106,9 @@ static int connect_client(void **state)
                               .scratch_bytes = sizeof(driver.scratch),
                               .requests_left = &driver.requests_left};
     driver.requests_left = UINT32_MAX;
+    if (small_windows)
+        driver.settings.limits.stream_window_bytes =
+            driver.settings.limits.connection_window_bytes = 65535;
     driver.settings.handler = &grpc_handler;
     driver.settings.now_ns = &driver.now_ns;
     struct net_env *env = http2_protocol.env_new(&members, &driver.settings);
@@ -712,6 +716,119 @@ static void what_is_no_message_ends_the_stream(void **state)
     expect_status(s, "0");
 }
 
+/* With the 5 bytes of its prefix a message may have as many bytes as the window, or some more; its
+ * first tensor makes it about 40 bytes longer than the tensor. */
+static void messages_around_the_window_come_whole(void **state)
+{
+    (void)state;
+    static const size_t windows[] = {1 << 20, 65535};
+    for (size_t w = 0; w < ARRAY_SIZE(windows); w++) {
+        for (size_t n = windows[w] - 80; n < windows[w] + 10; n += 1) {
+            AUTO(buf) body = BUF_INIT(16 << 20);
+            uint8_t *bytes = calloc(1, n);
+            assert_non_null(bytes);
+            add_infer(&body, model_a, bytes, n);
+            if (body.size >= windows[w] - 8 && body.size <= windows[w] + 12) {
+                struct h2c_stream *s = post(INFER, &body, nothing, 0);
+                await_end(s);
+                expect_output(s, bytes, n);
+            }
+            free(bytes);
+        }
+    }
+}
+
+/* The window of a connection that began while memory was short. */
+static int connect_with_short_windows(void **state)
+{
+    small_windows = true;
+    int code = connect_client(state);
+    small_windows = false;
+    return code;
+}
+
+static void long_messages_come_through_short_windows(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {60000, 65500, 70000, 1 << 20, 3 << 20};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        AUTO(buf) body = BUF_INIT(16 << 20);
+        uint8_t *bytes = calloc(1, sizes[i]);
+        assert_non_null(bytes);
+        add_infer(&body, model_a, bytes, sizes[i]);
+        struct h2c_stream *s = post(INFER, &body, nothing, 0);
+        await_end(s);
+        expect_output(s, bytes, sizes[i]);
+        s = post(STREAM, &body, nothing, 0);
+        await_end(s);
+        expect_status(s, "0");
+        free(bytes);
+    }
+    messages_around_the_window_come_whole(state);
+}
+
+/* What was granted still comes after the deadline, while the status waits for the client's window.
+ */
+static void bytes_that_come_after_the_deadline_are_dropped(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(16 << 20);
+    uint8_t *bytes = calloc(1, 2 << 20);
+    assert_non_null(bytes);
+    const nghttp2_nv timeout[] = {h2c_nv("content-type", "application/grpc"),
+                                  h2c_nv("grpc-timeout", "100m")};
+    h2c_done(&client);
+    h2c_init(&client, &driver, H2C_NO_WINDOW);
+    add_prefixed(&body, false, "", 0); /* an error, whose message waits for a window */
+    add_infer(&body, model_a, bytes, 2 << 20);
+    struct h2c_stream *s =
+        h2c_request(&client, STREAM, buf_text(&body), body.size, 100000, timeout, 2);
+    h2c_pump(&client);
+    http2_env_give_turns(driver.env);
+    h2c_pump(&client);
+    assert_int_equal(timers_run(&loop.timers, driver.now_ns + 100 * NS_PER_MS), 1);
+    h2c_allow(&client, s, SIZE_MAX);
+    h2c_pump(&client);
+    h2c_reset(&client, s, NGHTTP2_CANCEL);
+    h2c_pump(&client);
+    free(bytes);
+}
+
+/* A malformed message ends the stream; the generator before it must not go on for ever. */
+static void an_error_of_the_stream_cancels_its_requests(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    add_repeat(&body, 10000, 10000, 10, false); /* 100 seconds */
+    add_prefixed(&body, false, "\x0a\x05x", 3);
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    uint64_t from_ns = monotonic_ns();
+    while (driver.env->net.n_used > 0)
+        loop_iterate(&loop, 100 * NS_PER_MS);
+    assert_true(monotonic_ns() - from_ns < 60 * NS_PER_S);
+}
+
+static void an_early_error_waits_for_earlier_answers(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(10000);
+    char none[] = "none";
+    uint8_t bytes[4] = "abc";
+    for (int i = 0; i < 20; i++)
+        add_infer(&body, i % 2 ? none : model_a, bytes, 4);
+    struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    size_t at = 0;
+    for (int i = 0; i < 20; i++) {
+        stream_response *r = next_message(s, &at);
+        assert_non_null(r);
+        assert_int_equal(r->error_message[0] != 0, i % 2);
+        free_message(r);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
 
 int main(void)
@@ -732,6 +849,12 @@ int main(void)
         TEST(a_backend_waits_for_a_slow_client),
         TEST(a_cancelled_stream_cancels_its_requests),
         TEST(what_is_no_message_ends_the_stream),
+        TEST(messages_around_the_window_come_whole),
+        cmocka_unit_test_setup_teardown(long_messages_come_through_short_windows,
+                                        connect_with_short_windows, disconnect_client),
+        TEST(bytes_that_come_after_the_deadline_are_dropped),
+        TEST(an_error_of_the_stream_cancels_its_requests),
+        TEST(an_early_error_waits_for_earlier_answers),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

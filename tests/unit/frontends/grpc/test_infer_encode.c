@@ -218,7 +218,7 @@ static void an_error_of_a_stream_has_the_id_or_all(void **state)
     static const struct infer_identity only_id = {"", "", "the id"}, none = {"", "", ""};
     struct infer_pieces pieces;
 
-    assert_null(infer_encode_error("wrong", &only_id, INFER_STREAM, &arena, &pieces));
+    assert_null(infer_encode_error("wrong", &only_id, INFER_EARLY, &arena, &pieces));
     stream_type *read = read_stream(&pieces);
     assert_string_equal(read->error_message, "wrong");
     assert_string_equal(read->infer_response->id, "the id");
@@ -231,7 +231,7 @@ static void an_error_of_a_stream_has_the_id_or_all(void **state)
     expect_final(read->infer_response, 1, true);
     inference__model_stream_infer_response__free_unpacked(read, NULL);
 
-    assert_null(infer_encode_error("wrong", &none, INFER_STREAM, &arena, &pieces));
+    assert_null(infer_encode_error("wrong", &none, INFER_EARLY, &arena, &pieces));
     read = read_stream(&pieces);
     assert_non_null(read->infer_response);
     inference__model_stream_infer_response__free_unpacked(read, NULL);
