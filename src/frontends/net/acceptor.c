@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors: the kernel gives the lowest number that is free, so a connection whose number is
- * within the reserve says that all below it are in use, by whomever. That one is served; from then
- * on room is made for those that wait, until enough descriptors are free again. How many are in use
- * is asked of the kernel, which takes about 70 system calls: once for all that an iteration
- * accepts. Asked for each, they made new connections wait for 20 to 40 ms while thousands came
- * (bench/run others).
+ * Descriptors: the kernel gives the lowest number that is free. So a connection whose number is
+ * within the reserve shows that the process uses all numbers below the reserve. That connection is
+ * served. From then on the acceptor makes room before it accepts, until enough descriptors are free
+ * again. Counting the descriptors in use takes about 70 system calls, so it is done once for all
+ * connections that an iteration accepts. Counting for each connection made new connections wait for
+ * 20 to 40 ms while thousands came (bench/run others).
  */
 #include "frontends/net/acceptor.h"
 
@@ -32,12 +32,12 @@ enum {
 };
 
 #define PAUSE_NS (100 * NS_PER_MS)
-/* An iteration that lasts longer is one of which nobody knows when it will end. */
+/* Nothing tells when an iteration that lasts longer than this will end. */
 #define LONG_ITERATION_NS NS_PER_MS
 
 static void on_acceptable(struct loop_fd *watch, uint32_t events);
 
-/* ---- Who gets it ---------------------------------------------------------------------------- */
+/* ---- The choice of a worker ----------------------------------------------------------------- */
 
 /* Whether a worker may have a connection, and how busy its loop is. */
 static bool takes_more(const struct acceptor *a, const struct worker *w, unsigned int *ret_busy)
@@ -91,7 +91,9 @@ static struct status *watch_all(struct acceptor *a)
     return NULL;
 }
 
-/* An exclusive watch cannot be changed, so it is taken away and put back. */
+/*
+ * An exclusive watch cannot be changed, so it is removed here and added again by on_pause_over().
+ */
 static void pause_accepting(struct acceptor *a, const char *why)
 {
     struct loop *loop = &a->service->worker->loop;
@@ -105,14 +107,14 @@ static void on_pause_over(struct timer *t)
 {
     struct acceptor *a = CONTAINER_OF(t, struct acceptor, pause);
     struct status *st = watch_all(a);
-    if (st) { /* the kernel has no room for a watch: later, perhaps */
+    if (st) { /* the kernel has no room for a watch: try again later */
         status_free(st);
         loop_set_timer(&a->service->worker->loop, t,
                        loop_now_ns(&a->service->worker->loop) + PAUSE_NS);
     }
 }
 
-/* How many descriptors of the reserve are in use, by whomever. */
+/* How many descriptors of the reserve the process uses. */
 static unsigned int count_used_of_reserve(const struct listener *l)
 {
     unsigned int n_used = 0;
@@ -121,7 +123,7 @@ static unsigned int count_used_of_reserve(const struct listener *l)
     return n_used;
 }
 
-/* How many descriptors below the reserve are free; n at most, for more are not counted. */
+/* How many descriptors below the reserve are free. Counts up to n. */
 static unsigned int count_free(const struct listener *l, unsigned int n)
 {
     int fds[MAX_COUNTED];
@@ -150,15 +152,16 @@ static unsigned int count_waiting(int from)
     return getsockopt(from, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_unacked : 0;
 }
 
-/* A client that has just come will ask for something any moment: it does not make room for itself.
+/*
+ * A client that has just connected sends its request soon, so its connection is not closed as idle.
  */
 #define FRESH_NS (10 * NS_PER_MS)
 
 /*
- * Of the workers that can do it at once, the one that may have the connection that has been idle
- * for longest; NULL when there is none.
+ * Finds the worker whose connection may have been idle for longest, among the workers that can
+ * close it at once. NULL: no worker has an idle connection.
  *
- * *ret_before_ns: of those that became idle by then it may close several at once, since no other
+ * *ret_before_ns: the worker may close several connections that became idle by then, since no other
  * worker has one that has been idle for much longer
  */
 static struct worker *with_longest_idle(const struct acceptor *a, uint64_t *ret_before_ns)
@@ -192,10 +195,10 @@ static void log_descriptor_shortage(struct listener *l)
 }
 
 /*
- * Closes n connections, those that have been idle for longest, as far as they are of this loop.
- * Another one is asked for the rest.
+ * Closes the n connections that have been idle for longest, as far as they belong to this loop.
+ * Asks another loop to close the rest.
  *
- * Returns how many
+ * Returns the number of connections that this loop closed
  */
 static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
 {
@@ -212,7 +215,7 @@ static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
     return n_closed;
 }
 
-/* Whether another loop is about to make room: until then there is nothing to look at. */
+/* Whether another loop is about to make room. Until then counting descriptors is useless. */
 static bool waits_for_room(const struct acceptor *a)
 {
     unsigned int busy;
@@ -222,7 +225,7 @@ static bool waits_for_room(const struct acceptor *a)
 
 static void end_in_shortage(struct acceptor *a)
 {
-    a->room = 0; /* others may take it from now on */
+    a->room = 0; /* other acceptors may use these descriptors from now on */
     if (!a->in_shortage)
         return;
     a->in_shortage = false;
@@ -230,10 +233,10 @@ static void end_in_shortage(struct acceptor *a)
 }
 
 /*
- * While descriptors are short one acceptor accepts at a time, so that no other takes the
- * descriptors for which it has closed connections. It closes as many as the reserve lacks, too:
- * each acceptor may have used one before it saw the shortage, which lasts until none is in use and
- * enough others are free of themselves.
+ * While descriptors are short one acceptor accepts at a time. So no other acceptor takes the
+ * descriptors for which it has closed connections. The acceptor also closes as many connections as
+ * the reserve lacks descriptors, since each acceptor may have used one before it saw the shortage.
+ * The shortage ends when no descriptor of the reserve is in use and enough others are free.
  *
  * begin_in_shortage() returns false for "not now". At the end of the iteration: end_in_shortage().
  */
@@ -244,7 +247,7 @@ static bool begin_in_shortage(struct acceptor *a, int from)
         return false; /* asked again in the next iteration, which follows at once */
     unsigned int n_waiting = count_waiting(from);
     if (a->n_accepted > 0 && n_waiting == 0)
-        return false; /* all have been accepted: nobody's connection is closed for nobody */
+        return false; /* all clients have been accepted: no connection need be closed */
     if (!a->in_shortage &&
         atomic_exchange_explicit(&l->accepts_in_shortage, true, memory_order_acquire))
         return false; /* another loop accepts */
@@ -262,7 +265,7 @@ static bool begin_in_shortage(struct acceptor *a, int from)
         n_free += close_idle_conns(a, n_wanted - n_free);
     if (n_free > n_used)
         a->room = n_free - n_used;
-    else if (!a->asked) /* the reserve cannot be made whole: it stays as it is */
+    else if (!a->asked) /* no connection can be closed for the reserve: accept one all the same */
         a->room = MIN(n_free, 1U);
     if (a->room == 0 && !a->asked)
         pause_accepting(a, "no descriptors are left, and no connection is idle");
@@ -289,12 +292,12 @@ static void on_failure(struct acceptor *a, int err)
     case EMFILE:
         atomic_store_explicit(&a->service->listener->in_shortage, true, memory_order_relaxed);
         break;
-    case ENFILE: /* of the whole machine; ours are not short */
+    case ENFILE: /* the whole machine's descriptors are short, not the process's */
     case ENOMEM:
     case ENOBUFS:
         pause_accepting(a, strerrordesc_np(err));
         break;
-    default: /* EAGAIN: that was all. Anything else concerns a connection that is gone already. */
+    default: /* EAGAIN: no client waits. Any other error is about a connection that is gone. */
         break;
     }
 }
@@ -322,7 +325,7 @@ static bool accept_one(struct acceptor *a, int from)
         a->room--;
     if (UNLIKELY(fd >= l->first_reserved_fd)) {
         atomic_store_explicit(&l->in_shortage, true, memory_order_relaxed);
-        a->room = 0; /* somebody else has had it */
+        a->room = 0; /* another thread has used a descriptor that was counted */
     }
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

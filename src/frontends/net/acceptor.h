@@ -3,13 +3,13 @@
  * One loop's part in accepting connections. Every loop watches the listening sockets, so that a
  * busy loop does not keep clients from connecting. With EPOLLEXCLUSIVE a new connection wakes one
  * waiting loop, not all. The accepting loop gives the connection to the worker with the least work.
- * Workers that have been inside an iteration for long, or are busier than others, are passed over;
- * of the rest it takes the one with the fewest connections.
+ * It skips workers that have been inside an iteration for long or are busier than others, and takes
+ * the one of the rest with the fewest connections.
  *
- * When descriptors run short, the connections of all loops that have been idle for longest are
- * closed, to make room for those that wait. When none is idle, or when the user's limit of
- * connections is reached, this loop accepts nothing for a moment and logs that once. Clients then
- * wait in the kernel's queue.
+ * When descriptors run short, the acceptor makes room for new clients: it closes the connections
+ * that have been idle for longest, on any loop. When no connection is idle, or when the user's
+ * limit of connections is reached, this loop accepts nothing for 100 ms and logs that once. Clients
+ * then wait in the kernel's queue.
  *
  * Thread: the worker's, or any one while it does not run.
  */
@@ -37,8 +37,8 @@ struct acceptor {
 };
 
 /*
- * acceptor_choose - that of the worker with the least work, as other threads can see it. When all
- * others have been inside an iteration for long, it is this acceptor's own.
+ * acceptor_choose - finds the worker with the least work, as far as other threads can see its work.
+ * Returns this acceptor's own worker when all others have been inside an iteration for long.
  */
 struct worker_service *acceptor_choose(const struct acceptor *a);
 

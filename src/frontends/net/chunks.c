@@ -3,9 +3,12 @@
  * One state for each position between two bytes of a body:
  *
  *     FIRST_DIGIT ─► DIGITS ─┬► EXTENSION ─┐
- *          ▲                 └─────────────┴► SIZE_LF ─► DATA ─► DATA_CR ─► DATA_LF ─► FIRST_DIGIT
- *                                                └ size 0 ─► LINE ─┬► NAME ─► VALUE ─► VALUE_LF ─►
- * LINE └► LAST_LF ─► the end
+ *          ▲                 └─────────────┴► SIZE_LF ─┬► DATA ─► DATA_CR ─► DATA_LF ─┐
+ *          └───────────────────────────────────────────│──────────────────────────────┘
+ *                                                      └ size 0 ─► LINE
+ *
+ *     LINE ─┬► NAME ─► VALUE ─► VALUE_LF ─► LINE
+ *           └► LAST_LF ─► the end
  */
 #include "frontends/net/chunks.h"
 
@@ -39,7 +42,7 @@ void chunks_init(struct chunks *c, unsigned int max_chunks)
     *c = (struct chunks){.state = FIRST_DIGIT, .max_chunks = max_chunks};
 }
 
-/* -1: it is no digit. */
+/* The value of a hexadecimal digit; -1 for any other byte. */
 static int digit_of(char byte)
 {
     if (byte >= '0' && byte <= '9')
@@ -56,7 +59,7 @@ static bool is_of_name(unsigned char byte)
     return byte && memchr("!#$%&'*+-.^_`|~", byte, 15);
 }
 
-/* What may stand in an extension or in a trailer's value: text and blanks. */
+/* Whether an extension or a trailer's value may contain the byte: text and blanks. */
 static bool is_text(unsigned char byte)
 {
     return byte == '\t' || (byte >= ' ' && byte != 0x7f);
@@ -139,7 +142,7 @@ static const struct http_fault *take_trailer(struct chunks *c, char byte)
         c->state = NAME;
         if (byte == ' ' || byte == '\t' || byte == '\n')
             return &lines;
-        return is_of_name((unsigned char)byte) ? NULL : &bad; /* nor ':', a name that is empty */
+        return is_of_name((unsigned char)byte) ? NULL : &bad; /* ':' would end an empty name */
     case NAME:
         if (byte == ':')
             c->state = VALUE;
@@ -155,7 +158,7 @@ static const struct http_fault *take_trailer(struct chunks *c, char byte)
     }
 }
 
-/* One byte outside of data. */
+/* Takes one byte outside of data. */
 static const struct http_fault *take_byte(struct chunks *c, char byte)
 {
     static const struct http_fault lines = {400, lines_text};
@@ -170,7 +173,7 @@ static const struct http_fault *take_byte(struct chunks *c, char byte)
         return take_extension(c, byte);
     case SIZE_LF:
         return take_size_end(c, byte);
-    case LAST_LF: /* chunks_next() takes the right one */
+    case LAST_LF: /* chunks_next() takes the LF that is right here */
         return &lines;
     case DATA_CR:
     case DATA_LF:

@@ -4,10 +4,10 @@
  * session understands the bytes.
  *
  * Read conn_give() and begin_conn() first, then on_ready(), which distributes the events:
- * on_readable() and read_once() read, on_flush() sends, conn_go_on() continues with what exceeds a
- * portion. linger_or_close() keeps the socket open for a while after the last reply, so that the
- * reply arrives. The rest finds clients that are too slow, and tells which connection to give up
- * when memory is short (conn_burden()).
+ * on_readable() and read_once() read, on_flush() sends, conn_go_on() reads on when a connection has
+ * more than a small request. linger_or_close() keeps the socket open for a while after the last
+ * reply, so that the reply arrives. The rest finds clients that are too slow, and weighs
+ * connections, so that the heaviest can be given up when memory is short (conn_burden()).
  *
  * Thread: the worker's; only conn_give() may run on another worker's. conn_close() frees the
  * connection at once, so nothing touches it after a call that may close it. The socket is
@@ -39,7 +39,7 @@ enum {
     SMALL_BYTES = 64 << 10, /* of a request that is read and answered at once */
 };
 
-/* While the server stops: how long a request may stand still half received. */
+/* While the server stops: how long an incomplete request may go without a byte. */
 #define DRAIN_PATIENCE_NS NS_PER_S
 
 static void on_ready(struct loop_fd *watch, uint32_t events);
@@ -71,7 +71,7 @@ static void move_check(struct conn *c)
         loop_set_timer(loop, &c->check, next_ns);
 }
 
-/* A session may have times that a look each second is too coarse for. */
+/* For sessions whose times need a finer check than the sweep once a second. */
 static inline void set_check(struct conn *c)
 {
     if (UNLIKELY(c->session.protocol->get_next_ns != NULL))
@@ -85,7 +85,7 @@ static void begin_conn(struct conn *c)
 
     c->session.protocol = c->service->env->protocol;
     c->session.on_output = on_output;
-    loop_work_init(&c->flush, on_flush); /* the session may have something to say already */
+    loop_work_init(&c->flush, on_flush); /* the session may call on_output() in begin() already */
     timer_init(&c->check, on_check);
     c->session.protocol->begin(&c->session, c->service->env);
     c->read_ns = c->written_ns = now_ns;
@@ -127,7 +127,7 @@ void conn_give(struct worker_service *here, struct worker_service *to, int fd)
     c->watch.fd = -1;
     list_init(&c->link);
     list_init(&c->ready);
-    /* Counted before it arrives, so that the next hand-out sees it. */
+    /* Counted before the worker has it, so that the next acceptor_choose() sees it. */
     atomic_fetch_add_explicit(&c->worker->n_conns, 1, memory_order_relaxed);
     c->arrival.deliver = on_arrival;
     if (to == here)
@@ -152,13 +152,13 @@ void conn_close(struct conn *c)
 }
 
 /*
- * What to wait for now. Readiness to write is of interest only after the socket was full; a client
- * that leaves is noticed also while the pipeline is full and nothing is read.
+ * Sets the events to wait for. Readiness to write matters only after the socket's buffer was full.
+ * EPOLLRDHUP shows that a client left even while the pipeline is full and nothing is read.
  *
- * Edge-triggered: the kernel need not look at each socket once more in the next iteration only to
- * find it empty, which is 3 % of a small request. A read that fills less than it was given has
- * emptied the socket; on_readable() asks again in all other cases, and each change of interest
- * does, too.
+ * The watch is edge-triggered, so that the kernel does not check each socket again in the next
+ * iteration only to find it empty. That check costs 3 % of a small request. A read that fills less
+ * than its buffer has emptied the socket. In all other cases on_readable() queues the connection
+ * again, and each change of interest makes the kernel check, too.
  */
 static void update_interest(struct conn *c)
 {
@@ -171,23 +171,25 @@ static void update_interest(struct conn *c)
     loop_change_fd(&c->worker->loop, &c->watch, events);
 }
 
-/* Bytes that nobody has read would turn the close into a reset. */
+/* Whether the socket has unread bytes, which would turn the close into a reset. */
 static bool has_unread(const struct conn *c)
 {
     int n_bytes = 0;
     return c->session.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
 }
 
-/* What the kernel still has for the client. */
+/* Whether the kernel still has bytes that the client has not acknowledged. */
 static bool has_unacknowledged(const struct conn *c)
 {
     int n_bytes = 0;
     return ioctl(c->fd, SIOCOUTQ, &n_bytes) == 0 && n_bytes > 0;
 }
 
-/* All is sent. What the client is still sending, or sends while it reads, must not turn the close
- * into a reset, which would take what it has not read yet out of its hands: it is read and thrown
- * away for a while. */
+/*
+ * All is sent. Bytes that the client still sends would turn the close into a reset, and a reset
+ * discards the part of the reply that the client has not read. So the connection reads and drops
+ * such bytes for a while before it closes.
+ */
 static void linger_or_close(struct conn *c)
 {
     if (c->eof || (!has_unread(c) && !has_unacknowledged(c))) {
@@ -201,9 +203,8 @@ static void linger_or_close(struct conn *c)
 }
 
 /*
- * One system call, straight from where the pieces lie. Little text is put together first, so that
- * the kernel has one piece to take and send() can do; both together took about 3 % off the CPU of a
- * small request.
+ * Sends pieces by one system call, without a copy. Short replies are copied together first, so that
+ * send() of one piece suffices; that took about 3 % off the CPU of a small request.
  */
 static ssize_t send_pieces(int fd, const struct iovec *pieces, int n, size_t size_bytes)
 {
@@ -248,7 +249,7 @@ static void on_flush(struct loop_work *work)
         c->n_sent += (size_t)sent;
         c->moved_bytes += (size_t)sent;
         out_queue_sent(&s->out, (size_t)sent);
-        s->protocol->queue_output(s); /* its pieces were released: there may be more */
+        s->protocol->queue_output(s); /* releasing pieces may have made room for more */
     }
     if (s->protocol->is_over(s)) {
         if (!c->lingering)
@@ -286,10 +287,13 @@ static void on_eof(struct conn *c)
 enum read_result {
     READ_EMPTIED, /* the socket has nothing more now */
     READ_MORE,    /* it may have more */
-    READ_ENDED,   /* the connection is closed, or nothing may be read now */
+    READ_ENDED,   /* the connection is closed, or the session wants no input now */
 };
 
-/* One system call for at most max_bytes, and what follows from it; they are counted. */
+/*
+ * Reads at most max_bytes by one system call and has the session process them. *ret_bytes is set
+ * when bytes have come.
+ */
 static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_bytes)
 {
     const struct worker *w = c->worker;
@@ -334,15 +338,16 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
             set_check(c);
         }
     }
-    /* The end of the stream comes with a read of its own. */
+    /* The end of the stream needs a read of its own. */
     return more || UNLIKELY(c->client_left) || UNLIKELY(c->session.paused) ? READ_MORE
                                                                            : READ_EMPTIED;
 }
 
 /*
- * Little replies wait for the end of the iteration. A large one leaves while it is in this core's
- * cache, and its memory serves the next connection of the iteration: with 16 and 64 connections
- * that is a tenth less CPU for 602 kB both ways, and half as much for the backend's copy.
+ * Sends a large reply at once; small ones wait for the end of the iteration. So a large reply is
+ * sent while it is in this core's cache, and its memory serves the next connection of the
+ * iteration. With 16 and 64 connections that saves a tenth of the CPU for 602 kB both ways, and
+ * halves the cost of the backend's copy.
  */
 static void send_large_reply(struct conn *c)
 {
@@ -350,15 +355,16 @@ static void send_large_reply(struct conn *c)
     on_flush(&c->flush);
 }
 
-/* A body of which more is missing than a small request has. */
+/* Whether a body lacks more bytes than a small request has. */
 static bool is_bulk(const struct conn *c)
 {
     return c->session.protocol->body_left(&c->session) > SMALL_BYTES;
 }
 
 /*
- * What has come at first, which is all of a small request. Edge-triggered: who has more, or may
- * have, must come again by itself.
+ * Reads the first bytes that have come, which are all of a small request. The watch is
+ * edge-triggered, so a connection that has more to read, or may have, queues itself in
+ * worker.ready.
  */
 static void on_readable(struct conn *c)
 {
@@ -370,7 +376,7 @@ static void on_readable(struct conn *c)
     if (!is_bulk(c) && w->left_bytes > 0 && w->requests_left > 0) {
         result = read_once(c, SMALL_BYTES, &n);
         w->left_bytes -= MIN(n, w->left_bytes);
-        /* A head with a body behind it: the rest goes straight to its place. */
+        /* A head and the begin of its body: the rest of the body is read straight to its place. */
         if (result == READ_MORE && c->session.protocol->body_left(&c->session) > 0 &&
             worker_may_read_body(w)) {
             n = 0;
@@ -389,7 +395,7 @@ static void on_readable(struct conn *c)
 void conn_on_space(struct session *s)
 {
     struct conn *c = CONTAINER_OF(s, struct conn, session);
-    update_interest(c); /* while there was no space, it had none in what comes */
+    update_interest(c); /* while the session had no space, EPOLLIN was off */
     worker_go_on_later(c->worker, &c->ready);
 }
 
@@ -431,7 +437,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
     if (events & EPOLLIN)
         on_readable(c);
     else if (events & EPOLLRDHUP)
-        probe_conn(c); /* its end is read behind what it has sent, once that is wanted */
+        probe_conn(c); /* the end is read after the bytes before it, when the session wants input */
 }
 
 static bool has_passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
@@ -453,8 +459,10 @@ static void refuse_conn(struct conn *c, enum session_refusal why)
 
 /* ---- Slow clients --------------------------------------------------------------------------- */
 
-/* Whether less than the least rate has moved since the pace was taken. A new one is taken when the
- * time of the last is over. */
+/*
+ * Whether fewer bytes than min_rate allows have moved since the measurement began. Begins a new
+ * measurement when the time of the last one is over.
+ */
 static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_bytes, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->service->timeouts;
@@ -472,15 +480,15 @@ static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_byte
     return false;
 }
 
-/* A body, with all that is around it, that the client does not send on. */
+/* Whether the client sends the body too slowly; chunk heads and the like count as bytes of it. */
 static bool sends_too_slowly(struct conn *c, const struct session_input *input, uint64_t now_ns)
 {
-    if (!list_empty(&c->ready) || input->awaits_us) { /* it waits for us */
+    if (!list_empty(&c->ready) || input->awaits_us) { /* the client waits for us */
         c->received.since_ns = 0;
         c->read_ns = now_ns;
         return false;
     }
-    if (c->received.mark != input->number) { /* it may have been here for long, unlooked at */
+    if (c->received.mark != input->number) { /* a new body, perhaps begun long before */
         c->received.since_ns = 0;
         c->received.mark = input->number;
         c->read_ns = now_ns;
@@ -489,7 +497,7 @@ static bool sends_too_slowly(struct conn *c, const struct session_input *input, 
            has_passed(c->read_ns, c->service->timeouts->body_ns, now_ns);
 }
 
-/* Whether there are bytes that the client has not taken, here or with the kernel. */
+/* Whether the out-queue or the kernel has bytes that the client has not taken. */
 static bool has_untaken(struct conn *c, uint64_t now_ns)
 {
     if (c->n_taken != c->n_sent) {
@@ -508,7 +516,8 @@ static bool has_untaken(struct conn *c, uint64_t now_ns)
 static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
 {
     bool untaken = has_untaken(c, now_ns);
-    /* Something is always under way to a client that asks for the next when it has the last. */
+    /* A client that sends the next request as soon as it has a reply always has bytes under way.
+     * So a measurement ends when the client has taken all that was sent at its start. */
     if (!untaken || (!c->waiting && c->n_taken >= c->taken.mark))
         c->taken.since_ns = 0;
     if (!untaken)
@@ -519,8 +528,11 @@ static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
            has_passed(c->written_ns, c->service->timeouts->write_ns, now_ns);
 }
 
-/* Seen here and not when its bytes come, since it may come in with the end of another request, and
- * may be parsed when a reply makes room for it. */
+/*
+ * The time of a head starts at the first sweep that sees it. The arrival of its bytes cannot start
+ * it: they may come with the end of another request, and may be parsed only when a reply makes
+ * room.
+ */
 static bool head_takes_too_long(struct conn *c, uint64_t number, uint64_t now_ns)
 {
     if (c->head_ns == 0 || c->head_number != number) {
@@ -530,7 +542,10 @@ static bool head_takes_too_long(struct conn *c, uint64_t number, uint64_t now_ns
     return has_passed(c->head_ns, c->service->timeouts->head_ns, now_ns);
 }
 
-/* A head that has been coming for longer keeps nobody else's descriptor. */
+/*
+ * A connection with a head that has been incomplete for longer than this may be closed for its
+ * descriptor.
+ */
 #define HEAD_PATIENCE_NS NS_PER_S
 
 static bool has_slow_head(const struct conn *c)
@@ -541,7 +556,10 @@ static bool has_slow_head(const struct conn *c)
            has_passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
 }
 
-/* One that lingers has its last reply, and sends nothing: only its own end is missing. */
+/*
+ * A lingering connection that has no unread and no unacknowledged bytes only awaits the client's
+ * close.
+ */
 bool conn_is_idle(const struct conn *c)
 {
     if (c->lingering)
@@ -559,13 +577,13 @@ static bool takes_too_long(struct conn *c, const struct session_input *input, ui
     return input->kind == INPUT_BODY && sends_too_slowly(c, input, now_ns);
 }
 
-/* ---- Clients that do not keep up ------------------------------------------------------------ */
+/* ---- The burden of a connection ------------------------------------------------------------- */
 
 enum { LIGHT_BYTES = 4096, SLOW_BYTES_PER_S = 1024 };
 
 static const uint64_t STALL_NS = 5 * NS_PER_S;
 
-/* Whether the client has to do something: it sends a body, or reads a reply. */
+/* Whether the client is to act: to send the rest of a body, or to read a reply. */
 static bool awaits_client(const struct conn *c)
 {
     if (c->waiting)
@@ -574,7 +592,7 @@ static bool awaits_client(const struct conn *c)
     return input.kind == INPUT_BODY && list_empty(&c->ready) && !input.awaits_us;
 }
 
-/* One look, each sweep. */
+/* Notes once per sweep whether the client is slow. */
 static void note_pace(struct conn *c, uint64_t now_ns)
 {
     uint64_t least_bytes = SLOW_BYTES_PER_S * c->worker->sweep_ns / NS_PER_S;
@@ -602,12 +620,12 @@ void conn_evict(struct conn *c)
 {
     budget_evicted(c->worker->memory);
     if (c->waiting || get_input(c).kind != INPUT_BODY)
-        conn_close(c); /* a reply is half out: there is no way to say more */
+        conn_close(c); /* part of a reply is sent, so an error reply is impossible */
     else
         refuse_conn(c, REFUSAL_MEMORY);
 }
 
-/* The times of the session itself. */
+/* Has the session check its own times. */
 static void check_session(struct conn *c, uint64_t now_ns)
 {
     const struct protocol *p = c->session.protocol;
@@ -637,7 +655,7 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
         conn_close(c);
         return;
     }
-    if (c->lingering) { /* a reset would throw away what the kernel still has */
+    if (c->lingering) { /* a reset would discard the bytes that the kernel still has */
         if (c->n_taken == c->n_sent && has_passed(conn_active_ns(c), t->linger_ns, now_ns))
             conn_close(c);
         return;

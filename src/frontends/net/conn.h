@@ -43,7 +43,7 @@ struct conn {
     bool waiting;       /* the socket's buffer is full */
     bool lingering;     /* the last reply was sent; what still comes is dropped */
     uint64_t n_received, n_sent; /* bytes */
-    uint64_t n_taken; /* bytes that the client had taken at the last question to the kernel */
+    uint64_t n_taken; /* bytes that the client had taken when the kernel was last asked */
     struct pace received, taken;  /* of a body, of replies, while in progress */
     uint64_t read_ns, written_ns; /* the last time that a byte was read, written */
     struct heap_node use;         /* in worker->by_use, ordered by ranked_ns */

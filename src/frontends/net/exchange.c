@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In this order: the exchanges of a loop and how they are reused, the memory of bodies, the
+ * The parts in their order: the exchanges of a loop and their reuse, the memory of bodies, the
  * replies.
  *
- * One block of the pool holds an exchange, a small body and the text of its reply; a large body
- * has a block of its own. References keep both: the connection drops its own in exchange_end(),
- * the handler may hold more. Of a body that is kept, body_size <= body_made <= body_capacity. The
- * loop does not write beyond body_made, where the kernel would first have to make pages; the
- * thread `memory` makes them ahead (order_pages()). An exchange passes through its stages in their
- * order and none twice.
+ * One block of the pool holds an exchange, a small body and the text of its reply; a large body has
+ * a block of its own. References keep both blocks: the connection drops its reference in
+ * exchange_end(), the handler may hold more. A body that is kept has body_size <= body_made <=
+ * body_capacity. The loop does not write beyond body_made, where the kernel would first have to
+ * make pages. The thread `memory` makes pages ahead (order_pages()). An exchange passes through its
+ * stages in their order, each at most once.
  *
  * Thread: the loop's.
  */
@@ -26,7 +26,7 @@
 
 enum {
     FIRST_BODY_BYTES = 16 << 10,  /* of a body of unknown length */
-    FAST_GROWTH_BYTES = 64 << 20, /* it doubles up to here, and grows by a quarter beyond */
+    FAST_GROWTH_BYTES = 64 << 20, /* it doubles up to this size, then grows by a quarter */
     FEW_UNUSED = 16,
     MAX_ARENA_BYTES = 64 << 20,
 };
@@ -45,12 +45,12 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
         .limits = limits,
     };
     list_init(&env->unused);
-    /* What is left of a block for the arena must hold a small body and the reply's text. */
+    /* The arena's part of a block must hold a small body and the reply's text. */
     BUG_ON(sizeof(struct exchange) + 64 + handler->part_bytes + EXCHANGE_SMALL_BODY + 512 >
            EXCHANGE_BLOCK_BYTES);
 }
 
-/* The one that was used last, or NULL. */
+/* Takes the exchange that was used last; NULL: there is none. */
 static struct exchange *take_unused(struct http_env *env)
 {
     struct list *link = list_pop(&env->unused);
@@ -129,7 +129,8 @@ static void release_body(struct exchange *x)
 {
     void *block = TAKE(x->body_block);
     struct page_order *order = TAKE(x->order);
-    /* The thread may still be at the pages: then the pool must not give them to another body. */
+    /* While the memory thread may still touch the pages, the pool must not give them to another
+     * body. */
     if (UNLIKELY(order != NULL) && memory_thread_forget(budget_pages(x->env->net.budget), order))
         pool_discard(block);
     else
@@ -163,7 +164,7 @@ void exchange_end(struct exchange *x)
     exchange_unref(x);
 }
 
-/* How much to have for wanted_bytes. */
+/* The capacity to reserve for wanted_bytes. */
 static size_t next_capacity(const struct exchange *x, size_t wanted_bytes, size_t length_bytes,
                             size_t max_bytes)
 {
@@ -193,8 +194,8 @@ static bool in_arena(struct exchange *x, size_t capacity, size_t pad)
 /* ---- Pages of large bodies ------------------------------------------------------------------ */
 
 /*
- * The loop does not write where there are no pages yet: the body waits for them, and others are
- * read meanwhile. Once there, they are the block's, whoever has it next.
+ * The loop does not write where there are no pages yet. The body waits for its pages, and other
+ * bodies are read meanwhile. Pages that are made stay with the block when it is reused.
  */
 static void order_pages(struct exchange *x);
 
@@ -238,7 +239,9 @@ void exchange_body_came(struct exchange *x, size_t n_bytes)
         order_pages(x);
 }
 
-/* Of a new block, or one that has grown; so many bytes are written whether or not they have pages.
+/*
+ * Begins the pages of a block that is new or has grown. The first at_once_bytes are written whether
+ * or not they have pages.
  */
 static void begin_pages(struct exchange *x, size_t at_once_bytes, bool grows)
 {
@@ -257,19 +260,19 @@ static void begin_pages(struct exchange *x, size_t at_once_bytes, bool grows)
 
 /* ---- The body ------------------------------------------------------------------------------- */
 
-/* The same block with more behind it, or another one. */
+/* Gives the body a block of that capacity: its own block grown in place, or another one. */
 static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t at_once_bytes,
                     bool grows)
 {
-    BUG_ON(x->order); /* somebody is at its pages */
+    BUG_ON(x->order); /* the memory thread touches its pages */
     char *block = x->body_block ? pool_grow(x->body_block, capacity + pad) : NULL;
     if (!block) {
         if (x->body_capacity > EXCHANGE_TRUSTED_BYTES && x->env->net.budget)
-            return false; /* it could grow without a copy, and may not */
+            return false; /* the block could grow without a copy, but the budget refuses */
         block = pool_alloc(x->env->net.pool, capacity + pad, NULL);
         if (!block)
             return false;
-        /* A copy: of the first 64 KiB of a length that was not believed yet, or of up to 1 MiB. */
+        /* Copies the first 64 KiB of a body whose length was not believed yet, or up to 1 MiB. */
         if (x->body_size > 0)
             memcpy(block + pad, x->body, x->body_size);
         pool_release(x->body_block);
@@ -289,7 +292,8 @@ static bool reserve_body(struct exchange *x, size_t wanted_bytes, size_t length_
     size_t capacity = next_capacity(x, wanted_bytes, length_bytes, max_bytes);
     if (capacity <= EXCHANGE_SMALL_BODY)
         return in_arena(x, capacity, pad);
-    /* It becomes large: from here on it may take what is left for those that have begun. */
+    /* A body that becomes large needs room in the budget. Once begun it may use the memory that
+     * is kept for bodies in progress. */
     if (env->net.budget && capacity > EXCHANGE_TRIAL_BYTES &&
         x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->net.budget, capacity))
         return false;
@@ -306,14 +310,14 @@ bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t lengt
            reserve_body(x, wanted_bytes, length_bytes, max_bytes, wanted_bytes);
 }
 
-/* It grows only while there is no order: nobody else is at pages that are moved. */
+/* The body grows only while it has no order, so the memory thread never touches pages that move. */
 bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_bytes)
 {
     size_t wanted = x->body_size + n_bytes;
     if (LIKELY(wanted <= x->body_made || wanted <= EXCHANGE_ORDERED_BYTES))
         return false;
     if (!x->order && wanted > x->body_capacity && !reserve_body(x, wanted, 0, max_bytes, 0))
-        return false; /* whoever writes there will be told */
+        return false; /* exchange_body_reserve() reports this when the bytes are written */
     x->awaits_pages = x->order && wanted > x->body_made;
     return x->awaits_pages;
 }
@@ -402,7 +406,7 @@ void exchange_goes_on(struct exchange *x)
         x->env->events->on_goes_on(x->connection);
 }
 
-/* What the reply must say about the connection; "" when that goes without saying. */
+/* The header about the connection that the reply needs; "" when the reply needs none. */
 static const char *connection_header(struct exchange *x)
 {
     if (x->env->net.draining && x->connection && x->env->events->is_last(x->connection, x))
@@ -412,7 +416,9 @@ static const char *connection_header(struct exchange *x)
     return x->http_1_1 ? "" : "Connection: keep-alive\r\n";
 }
 
-/* The reply is complete: it leaves at the end of the iteration, or nowhere when the client is gone.
+/*
+ * The reply is complete. It leaves at the end of the iteration, or is dropped when the client is
+ * gone.
  */
 static void reply_done(struct exchange *x)
 {
@@ -424,7 +430,7 @@ static void reply_done(struct exchange *x)
         exchange_end(x);
 }
 
-/* Memory ended while the reply was made: this one needs none. */
+/* Replies that memory is exhausted. This reply needs no memory. */
 static void reply_no_memory(struct exchange *x)
 {
     static const struct http_reply_fixed fixed =
@@ -434,7 +440,7 @@ static void reply_no_memory(struct exchange *x)
     exchange_reply_fixed(x, &fixed);
 }
 
-/* How long it is. */
+/* Writes the head to text. Returns its length. */
 static size_t print_head(char *text, const struct http_reply *reply, uint64_t body_bytes,
                          const char *connection)
 {
@@ -479,7 +485,7 @@ static void remember_reply(struct reply_memo *m, const struct http_reply *reply,
     memcpy(m->text, text, length);
 }
 
-/* Into the exchange. NULL: memory has ended. */
+/* Makes the head in the exchange. NULL: memory is exhausted. */
 static const char *make_head(struct exchange *x, const struct http_reply *reply,
                              uint64_t body_bytes, size_t *ret_length)
 {
@@ -534,7 +540,7 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
     begin_pieces(x, x->first_pieces);
     if (!*connection) {
         add_reply_piece(x, reply->text, whole ? reply->length : reply->head_length);
-    } else { /* one header more, before the empty line */
+    } else { /* add one header before the empty line */
         add_reply_piece(x, reply->text, reply->head_length - 2);
         add_reply_piece(x, connection, strlen(connection));
         add_reply_piece(x, reply->text + reply->head_length - 2,
@@ -543,7 +549,7 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
     reply_done(x);
 }
 
-/* A copy of the body; headers stay with the caller until this returns. */
+/* Replies with a copy of the body. The headers need to live only until this returns. */
 static void reply_copied(struct exchange *x, int status, const char *content_type,
                          const char *headers, const char *text, size_t length)
 {

@@ -37,17 +37,17 @@ struct http_handler {
     size_t part_bytes; /* of exchange_part(): the handler's own memory in each exchange */
 
     /*
-     * The head is complete, the body may not be; `head` is valid during this call only. May set
-     * x->aligned_at, and x->discard when the body is not needed. Optional.
+     * The head is complete, the body may not be. `head` is valid during this call only. The handler
+     * may set x->aligned_at, and x->discard when it needs no body. Optional.
      */
     void (*on_head)(struct exchange *x, const struct http_head *head);
     /* The body is complete. Exactly one exchange_reply…() must follow, now or later. */
     void (*on_request)(struct exchange *x);
-    /* The client is gone: the reply will be dropped and should come soon. Optional. */
+    /* The client is gone. The handler should reply soon; the reply is dropped. Optional. */
     void (*on_cancel)(struct exchange *x);
     /*
-     * The reply has been sent, or never will be: the memory of its bytes may be freed. Called once
-     * for each on_head.
+     * The reply is sent or dropped: the memory of its bytes may be freed. Called once for each
+     * on_head.
      */
     void (*on_end)(struct exchange *x);
 };
@@ -58,8 +58,8 @@ struct http_limits {
     unsigned int max_chunks;   /* of a request body, without the last, empty one */
     unsigned int max_pipeline; /* requests of a connection that may await replies */
     /*
-     * The most bytes of bodies and replies of a connection. Beyond that its next request is not
-     * read yet; 0: no limit.
+     * The most bytes of bodies and replies of a connection. Beyond them the connection's next
+     * request is not read yet. 0: no limit.
      */
     size_t max_pipeline_bytes;
 };
@@ -255,14 +255,14 @@ NODISCARD bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, si
 
 /*
  * exchange_body_must_wait - for a body of unknown length: true when n_bytes more may not be written
- * yet, because their pages are being made. http_env.on_space() is called when they are ready.
+ * yet, because their pages are being made. net_env.on_space() is called when the pages are ready.
  */
 bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_bytes);
 
 /* exchange_body_came - records that n_bytes more of the body have been written to it. */
 void exchange_body_came(struct exchange *x, size_t n_bytes);
 
-/* exchange_body_drop - frees the body: it will not be complete, or is not needed. */
+/* exchange_body_drop - frees a body that stays incomplete or is not needed. */
 void exchange_body_drop(struct exchange *x);
 
 /* exchange_end - calls on_end and ends the connection's reference. */

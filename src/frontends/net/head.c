@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * llhttp calls on_url() and the other callbacks with what it finds. Then head_finish() reads
- * method, length and connection from the result. Where llhttp is lenient this file is strict:
- * lines_are_strict() checks the line ends, and framing_fault() Transfer-Encoding and Host. A head
- * that equals the last one of the connection is not parsed again (is_remembered()). Thread: the
- * loop's.
+ * llhttp calls on_url() and the other callbacks with the parts of the head. Then head_finish()
+ * reads method, length and connection from the result. Where llhttp is lenient this file is strict:
+ * lines_are_strict() checks the line ends, framing_fault() checks Transfer-Encoding and Host. A
+ * head that equals the last one of the connection is not parsed again (is_remembered()). Thread:
+ * the loop's.
  */
 #include "frontends/net/head.h"
 
@@ -104,10 +104,10 @@ void head_parser_init(struct head_parser *p, unsigned int max_chunks)
 
 void head_parser_reset(struct head_parser *p)
 {
-    p->parsed = 0; /* the rest stays until it is known that other bytes come: begin_head() */
+    p->parsed = 0; /* the next head may have the same bytes; else begin_head() resets the rest */
 }
 
-/* The first bytes of a head that is not the one before. */
+/* Begins a head whose bytes differ from the remembered one. */
 static void begin_head(struct head_parser *p)
 {
     llhttp_reset(&p->llhttp);
@@ -120,7 +120,10 @@ static void begin_head(struct head_parser *p)
     p->fault.status = 0;
 }
 
-/* A complete head. One before chunks is not kept, since their parser begins with it. */
+/*
+ * Remembers a complete head. The head of a chunked body is not remembered, since parsing it also
+ * begins the parser of the chunks.
+ */
 static void remember_head(struct head_parser *p, const char *base)
 {
     if (p->head.chunked || p->parsed > HEAD_MEMO_BYTES)
@@ -135,7 +138,7 @@ static bool is_remembered(const struct head_parser *p, const char *base, size_t 
            memcmp(base, p->memo, p->memo_length) == 0;
 }
 
-/* What llhttp refused, in the words of the client's view. */
+/* Puts llhttp's error into words for the client. */
 static void explain_refusal(struct head_parser *p)
 {
     if (p->fault.status)
@@ -173,8 +176,10 @@ static void explain_refusal(struct head_parser *p)
     }
 }
 
-/* The line ends of a complete head: each LF follows a CR, and no line is the last one's going on
- * (llhttp joins those that it lets through). */
+/*
+ * Whether the lines of a complete head are strict: each LF follows a CR, and no line continues the
+ * one before (llhttp joins folded lines that it lets through).
+ */
 static bool lines_are_strict(const char *base, size_t n_bytes)
 {
     const char *at = base, *end = base + n_bytes;
@@ -212,7 +217,10 @@ static struct span trim_span(struct span s)
     return s;
 }
 
-/* Names or addresses with a port; a path, a user's name or several of them are no host. */
+/*
+ * Whether the value is one name or address, with or without a port. A path, a user's name or a list
+ * is no host.
+ */
 static bool is_host(struct span value)
 {
     static const bool of_none[256] = {[' '] = true, ['\t'] = true, [','] = true, ['/'] = true,
@@ -223,7 +231,7 @@ static bool is_host(struct span value)
     return !bad;
 }
 
-/* What the message says of its length, header by header. */
+/* What the headers say about the length and the host of the message. */
 struct framing {
     unsigned int n_hosts, n_codings, n_chunked;
     bool bad_host, empty_coding, chunked_is_last;
@@ -269,7 +277,7 @@ static void read_framing_headers(struct http_head *head, struct framing *f)
     }
 }
 
-/* NULL: there is no doubt where the message ends, and whom it is for. */
+/* NULL: the end of the message and its host are unambiguous. */
 static const struct http_fault *framing_fault(const struct head_parser *p, const struct framing *f)
 {
     static const struct http_fault twice = {400, "malformed request: its length is given twice"},
@@ -323,8 +331,8 @@ static const struct http_fault *head_finish(struct head_parser *p)
     head->http_1_1 = llhttp->http_major == 1 && llhttp->http_minor >= 1;
     read_framing_headers(head, &f);
     head->chunked = f.chunked_is_last;
-    /* HTTP/1.0 knows no chunks: who sent them may be taken to have meant something else by what
-     * follows (RFC 9112, 6.1). */
+    /* HTTP/1.0 has no chunks. A proxy may have read the bytes that follow such a body otherwise, so
+     * the connection is closed after it (RFC 9112, 6.1). */
     head->keep_alive = llhttp_should_keep_alive(llhttp) && (head->http_1_1 || !head->chunked);
     head->content_length = llhttp->flags & F_CONTENT_LENGTH ? llhttp->content_length : 0;
     return framing_fault(p, &f);
@@ -402,13 +410,13 @@ enum parse_result head_parse_chunks(struct head_parser *p, const char *bytes, si
 struct span head_path(const struct http_head *head)
 {
     struct span path = {head->base + head->target, head->target_length};
-    /* The absolute form, as proxies are asked (RFC 9112, 3.2.2): what follows the authority, which
-     * a query or a fragment ends as well; then there is no path. */
+    /* The absolute form, which clients send to proxies (RFC 9112, 3.2.2): the path follows the
+     * authority. A query or a fragment also ends the authority; the path is then empty. */
     if (UNLIKELY(path.length >= 7 && strncasecmp(path.at, "http://", 7) == 0)) {
         size_t n = 7;
         while (n < path.length && !memchr("/?#", path.at[n], 3))
             n++;
-        if (n == 7) /* nor is there one of nobody's */
+        if (n == 7) /* without an authority there is no path either */
             n = path.length;
         path = (struct span){path.at + n, path.length - n};
     }

@@ -20,12 +20,14 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-/* Clients and their tests look for "request JSON size" and what follows, whatever the body is. */
+/*
+ * Clients and their tests match "request JSON size" and the words after it, whatever the body is.
+ */
 #define BODY_TOO_LARGE                                                                             \
     "request body or request JSON size exceeds the maximum allowed input size. Use "               \
     "--http-max-body-size to increase the limit."
 
-/* What every reply begins with. */
+/* Every reply begins with this. */
 static const char version_text[] = "HTTP/1.1 ";
 
 enum { VERSION_BYTES = sizeof(version_text) - 1 };
@@ -59,14 +61,14 @@ static void drop_held(struct http1 *h)
     h->held_start = h->held_end = h->held_capacity = 0;
 }
 
-/* The exchange is the connection's no more. */
+/* The exchange no longer belongs to the connection. */
 static void let_go(struct http1 *h, struct exchange *x)
 {
     h->n_exchanges--;
     h->weight_bytes -= x->weight_bytes;
 }
 
-/* What it keeps until its reply has left. */
+/* Counts bytes that the exchange keeps until its reply has left. */
 static void add_weight(struct http1 *h, struct exchange *x, size_t bytes)
 {
     x->weight_bytes += bytes;
@@ -104,7 +106,7 @@ static bool is_blocked(const struct http1 *h)
            (limits->max_pipeline_bytes > 0 && h->weight_bytes >= limits->max_pipeline_bytes);
 }
 
-/* The next request does not begin in this iteration. */
+/* Whether the next request must wait for a later iteration. */
 static bool must_pause(const struct http1 *h)
 {
     const unsigned int *left = h->env->net.requests_left;
@@ -135,12 +137,12 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
         return 1;
     }
     struct exchange *x = h->current;
-    /* A body that is only announced has no place of its own yet. */
+    /* Before its first byte has come, a larger body has no memory of its own. */
     if (h->input == HTTP1_BODY && x->body_capacity > x->body_size) {
         space[0] = (struct iovec){x->body + x->body_size, x->body_made - x->body_size};
         if (UNLIKELY(x->body_made < x->body_capacity))
             return 1;
-        /* The last part of a body: whatever follows it comes along with the same call. */
+        /* The last part of a body: the same call also reads bytes that follow the body. */
         space[1] = scratch;
         return 2;
     }
@@ -170,7 +172,7 @@ static void hold_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
         http1_fault(h, 503, "out of memory");
         return;
     }
-    memcpy(h->held, bytes, n_bytes); /* a part of a head, or what came ahead of its time */
+    memcpy(h->held, bytes, n_bytes); /* a part of a head, or bytes that must wait */
     h->held_start = 0;
     h->held_end = n_bytes;
     h->held_capacity = capacity;
@@ -191,7 +193,10 @@ static struct exchange *exchange_begin(struct http1 *h)
     return x;
 }
 
-/* Nobody waits for the interim reply any more; but what has begun to leave must end. */
+/*
+ * The client no longer waits for the interim reply. A "100 Continue" of which no byte has left is
+ * taken back; one that has begun to leave must end.
+ */
 static void forget_continue(struct http1 *h, struct exchange *x)
 {
     x->wants_continue = false;
@@ -211,13 +216,13 @@ static void refuse_input(struct http1 *h, int status, const char *text, const ch
         x = exchange_begin(h);
     h->input = HTTP1_DONE;
     h->session.discards = true;
-    if (!x) { /* no memory to say so: the connection just ends */
+    if (!x) { /* no memory for an error reply: the connection just ends */
         h->session.on_output(&h->session);
         return;
     }
     x->keep_alive = false;
     forget_continue(h, x);
-    exchange_body_drop(x); /* nobody has seen it */
+    exchange_body_drop(x); /* the handler has not seen the body */
     x->stage = EXCHANGE_HANDLING;
     exchange_reply_error(x, status, text, headers);
 }
@@ -266,7 +271,10 @@ static void dispatch_exchange(struct http1 *h)
     h->env->handler->on_request(x);
 }
 
-/* A large body is refused before it is read; when it comes there may be no room after all. */
+/*
+ * Refuses a large body before it is read. Other bodies may still take the room before this one
+ * comes.
+ */
 static void check_budget(struct http1 *h, size_t length)
 {
     struct budget *b = h->env->net.budget;
@@ -288,10 +296,10 @@ static void begin_body(struct http1 *h, const struct http_head *head)
         return;
     }
     h->input = head->chunked ? HTTP1_CHUNKS : HTTP1_BODY;
-    if (head->chunked || x->discard) /* memory is taken as the chunks come, or never */
+    if (head->chunked || x->discard) /* memory is reserved as the chunks come, or never */
         return;
     size_t length = (size_t)head->content_length;
-    if (length <= EXCHANGE_SMALL_BODY) { /* the exchange has that already */
+    if (length <= EXCHANGE_SMALL_BODY) { /* the exchange's arena has room for that */
         if (!exchange_body_reserve(x, length, length, length))
             http1_refuse(h);
     } else if (length > EXCHANGE_TRIAL_BYTES) {
@@ -309,7 +317,7 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         return;
     }
     unsigned int *left = h->env->net.requests_left;
-    if (left && *left > 0) /* none is left if its head has begun before */
+    if (left && *left > 0) /* none may be left when the head began in an earlier iteration */
         (*left)--;
     h->current = x;
     x->method = head->method;
@@ -332,7 +340,9 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         h->session.on_output(&h->session);
 }
 
-/* Goes on with a head at bytes; how much was used, SIZE_MAX to wait for more. */
+/*
+ * Parses on in a head at bytes. Returns the number of bytes used; SIZE_MAX: the head is incomplete.
+ */
 static size_t take_head(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     size_t max_bytes = MIN(h->env->limits->max_head_bytes, (size_t)HEAD_MAX_BYTES);
@@ -372,7 +382,7 @@ static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
             http1_refuse(h);
             return 0;
         }
-        /* A copy of what came along with the head: at most the scratch buffer. */
+        /* Copies the bytes that came with the head: at most the scratch buffer. */
         memcpy(x->body + x->body_size, bytes, n);
         exchange_body_came(x, n);
     } else {
@@ -398,7 +408,7 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
             h->parser.fault = (struct http_fault){HTTP_NO_ROOM, NULL};
             return false;
         }
-        /* A copy: chunk headers stand between the pieces. */
+        /* A copy is needed, since chunk heads stand between the pieces. */
         memcpy(x->body + x->body_size, bytes, n_bytes);
         exchange_body_came(x, n_bytes);
     } else {
@@ -407,7 +417,10 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
     return true;
 }
 
-/* What is left of a chunked body may be less than n_bytes, since it has heads of chunks. */
+/*
+ * Whether a chunked body must wait for pages. Its rest may be shorter than n_bytes, since the bytes
+ * contain chunk heads.
+ */
 static bool must_wait(const struct http1 *h, size_t n_bytes)
 {
     return h->input == HTTP1_CHUNKS && !h->current->discard &&
@@ -433,7 +446,7 @@ static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
     return n_bytes;
 }
 
-/* Takes from bytes what may be taken now, and holds the rest. */
+/* Processes the bytes that may be processed now, and holds the rest. */
 static void process_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     h->processing = true;
@@ -475,7 +488,8 @@ void http1_received(struct http1 *h, size_t n_bytes)
         return;
     }
 
-    /* Straight into the body, and perhaps beyond it into the scratch buffer. */
+    /* The bytes were read straight into the body; those beyond its end are in the scratch
+     * buffer. */
     struct exchange *x = h->current;
     size_t length = (size_t)h->parser.head.content_length;
     size_t direct = MIN(n_bytes, x->body_capacity - x->body_size);
@@ -484,7 +498,8 @@ void http1_received(struct http1 *h, size_t n_bytes)
     if (x->body_size == length) {
         dispatch_exchange(h);
     } else if (x->body_size == x->body_capacity &&
-               /* The trial is full: the length is believed now, also when no byte lies beyond. */
+               /* The first 64 KiB have come, so the length is believed now, even when no further
+                * byte has come. */
                !exchange_body_reserve(x, x->body_size + MAX(n_bytes, (size_t)1), length, length)) {
         http1_refuse(h);
     }
@@ -494,7 +509,7 @@ void http1_received(struct http1 *h, size_t n_bytes)
 
 bool http1_is_in_head(const struct http1 *h)
 {
-    enum { MAX_BLANK = 4 }; /* what clients are known to send behind a body */
+    enum { MAX_BLANK = 4 }; /* clients are known to send up to this many behind a body */
     if (h->input != HTTP1_HEAD || h->session.paused || is_blocked(h))
         return false;
     return h->parser.parsed > 0 || h->n_blank > MAX_BLANK;
@@ -509,7 +524,7 @@ void http1_resume(struct http1 *h)
 
 /* ---- Writing ------------------------------------------------------------------------------- */
 
-/* The reply has left, or never will. */
+/* The reply is sent or dropped. */
 static void on_reply_sent(void *arg)
 {
     struct exchange *x = arg;
@@ -522,7 +537,8 @@ static void on_reply_sent(void *arg)
 static void on_replied(struct http1 *h, struct exchange *x)
 {
     if (!x->keep_alive && h->input != HTTP1_DONE) {
-        /* Decided while replying, since the server drains: the client has been told. */
+        /* connection_header() decided to close, since the server drains; the reply tells the
+         * client. */
         h->input = HTTP1_DONE;
         h->session.discards |= h->held != NULL;
         if (!h->processing)
@@ -547,7 +563,9 @@ static void on_replied(struct http1 *h, struct exchange *x)
     h->session.on_output(&h->session);
 }
 
-/* The server drains, no request came after this one, and the client has nothing to end. */
+/*
+ * While the server drains: whether no request follows this one and the client has nothing to end.
+ */
 static bool is_last(const struct http1 *h, const struct exchange *x)
 {
     return h->exchanges.prev == &x->link && !http1_is_kept(h);
@@ -584,7 +602,7 @@ static void on_interim_sent(void *arg)
     x->interim_queued = false;
 }
 
-/* Once all replies before it are queued. */
+/* Queues an interim piece. All earlier replies must be queued. */
 static void queue_interim(struct http1 *h, struct exchange *x, const char *text, size_t n_bytes)
 {
     x->interim = (struct out_piece){
@@ -594,8 +612,8 @@ static void queue_interim(struct http1 *h, struct exchange *x, const char *text,
 }
 
 /*
- * What may leave of the first exchange that is not replied to. The queue is empty, so that "100
- * Continue" can be taken back, and a piece that has not left yet is in nobody's way.
+ * Queues what may leave before the reply of the first unanswered exchange. The out-queue is empty,
+ * so that "100 Continue" can be taken back, and the piece delays no other.
  */
 static void queue_ahead(struct http1 *h, struct exchange *x)
 {
@@ -616,7 +634,7 @@ static void queue_reply(struct http1 *h, struct exchange *x)
 
 void http1_queue_output(struct http1 *h)
 {
-    if (h->has_room) { /* in the pipeline, again */
+    if (h->has_room) { /* a reply has left: the pipeline has room again */
         h->has_room = false;
         http1_resume(h);
     }

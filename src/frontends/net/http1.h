@@ -2,11 +2,11 @@
 /*
  * The session of one HTTP/1.1 connection (session.h): bytes in, exchanges out, bytes out.
  *
- * Reading: http1_read_space() says where to put the next bytes; http1_received() takes note of
- * them. A body of known length is read directly into its final memory.
- * Writing: http1_queue_output() adds the replies whose turn it is to session.out.
+ * Reading: http1_read_space() says where to put the next bytes; http1_received() processes them. A
+ * body of known length is read directly into its final memory.
+ * Writing: http1_queue_output() adds replies to session.out, in the order of the requests.
  *
- *      HEAD ──► BODY ──┐        the next request, until one says that it is the last
+ *      HEAD ──► BODY ──┐        the next request, until one is the last
  *       ▲  └──► CHUNKS ┤
  *       └──────────────┴──► DONE: nothing more is read; over when all replies are sent
  *
@@ -41,7 +41,7 @@ struct http1 {
      */
     char *held;
     size_t held_start, held_end, held_capacity;
-    bool processing; /* guards against re-entry from a handler */
+    bool processing; /* process_bytes() runs, and must not be entered again from a handler */
 
     unsigned int n_blank; /* bytes of empty lines before the next head */
     uint64_t n_begun;     /* exchanges so far; the number of the one being received */
@@ -67,8 +67,8 @@ extern const struct protocol http1_protocol;
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct session *s));
 
 /*
- * http1_abort - ends the state when the connection is gone. Exchanges in the handler's hands are
- * cancelled and live on until the handler replies; all others end at once.
+ * http1_abort - ends the state when the connection is gone. Exchanges that the handler has are
+ * cancelled and live until the handler replies; all others end at once.
  */
 void http1_abort(struct http1 *h);
 
@@ -96,7 +96,7 @@ bool http1_wants_input(const struct http1 *h);
  */
 int http1_read_space(struct http1 *h, struct iovec space[2]);
 
-/* http1_received - takes note that n_bytes were put into the space, and processes them. */
+/* http1_received - processes n_bytes that were put into the space. */
 void http1_received(struct http1 *h, size_t n_bytes);
 
 /* http1_resume - in a later iteration: goes on with the held bytes; harmless without any. */
@@ -142,8 +142,8 @@ static inline bool http1_is_kept(const struct http1 *h)
 }
 
 /*
- * http1_is_over - true when no reply is due and none will come: the connection can be closed. While
- * the service stops, that is so between two requests, too.
+ * http1_is_over - true when the connection owes no reply and takes no further request, so that it
+ * can be closed. While the service stops, that is also so between two requests.
  */
 static inline bool http1_is_over(const struct http1 *h)
 {

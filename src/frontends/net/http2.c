@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the connection calls: bytes in, bytes out, states, ends. Read process_input() first. The
- * other files and what they do: http2_priv.h.
+ * The functions that the connection calls: bytes in, bytes out, states, ends. Read process_input()
+ * first. http2_priv.h says what the other files do.
  *
- * nghttp2 understands and makes frames. A rule that it finds broken ends in its own GOAWAY; what we
- * find (floods, no memory, a time that is over), and what leaves nghttp2 unusable, ends in a GOAWAY
- * that http2_fail() writes by hand, into memory that the session has for it. After that nothing is
- * read and all streams are cancelled.
+ * nghttp2 parses and makes frames. It answers a broken rule with a GOAWAY of its own. Faults that
+ * we find (floods, no memory, a time that is over) and faults that leave nghttp2 unusable end in a
+ * GOAWAY that http2_fail() writes by hand, into memory that the session has for it. After that
+ * nothing is read and all streams are cancelled.
  *
- * Thread: the loop's. Handlers call back into the session from inside http2_deliver(); what fails
- * there is noted (http2_note_fault()) and acted upon at the end of the connection's call.
+ * Thread: the loop's. Handlers call back into the session from inside http2_deliver(). A failure
+ * there is noted (http2_note_fault()), and fails the session at the end of the connection's call.
  */
 #include "frontends/net/http2.h"
 
@@ -50,7 +50,7 @@ void http2_limits_init(struct http2_limits *limits)
         .room_bytes = 32 << 20,
         .wastes =
             {
-                [HTTP2_WASTE_RESET] = {1000, 2048}, /* all calls of a client that gives them up */
+                [HTTP2_WASTE_RESET] = {1000, 2048}, /* a client may give up all its calls at once */
                 [HTTP2_WASTE_PING] = {100, 200},
                 [HTTP2_WASTE_WINDOW] = {10000, 20000},
                 [HTTP2_WASTE_SETTINGS] = {10, 50},
@@ -76,7 +76,7 @@ void http2_times_init(struct http2_times *times)
     };
 }
 
-/* ---- What the sessions of a loop share ------------------------------------------------------ */
+/* ---- The environment of a loop's sessions --------------------------------------------------- */
 
 static bool fill_shared(struct http2_shared *shared, const struct http2_limits *limits)
 {
@@ -150,7 +150,7 @@ static void put_goaway_number(char *at, uint32_t n)
         at[i] = (char)(n >> (24 - 8 * i));
 }
 
-/* GOAWAY, by hand (RFC 9113, 6.8). */
+/* Queues a GOAWAY that nghttp2 does not make (RFC 9113, 6.8). */
 static void add_goaway(struct http2 *h, enum http2_error code, const char *text)
 {
     size_t length = MIN(strlen(text), (size_t)GOAWAY_TEXT);
@@ -179,7 +179,7 @@ void http2_fail(struct http2 *h, enum http2_error code, const char *text)
         log_warn("connection of a client closed, HTTP/2: %s", text);
     h->failed = true;
     h->session.discards = true;
-    http2_commit(h); /* our SETTINGS, at least, must come first */
+    http2_commit(h); /* frames made so far, at least our SETTINGS, go first */
     if (!h->broke_off)
         add_goaway(h, code, text);
     drop_held_input(h);
@@ -218,7 +218,10 @@ void http2_note_fault(struct http2 *h, enum http2_error code, const char *text)
     h->fault_text = text;
 }
 
-/* The end of each call of the connection: what was noted is acted upon. */
+/*
+ * Ends each call of the connection: delivers the notes, and fails the session when a fault was
+ * noted.
+ */
 static void finish_call(struct http2 *h)
 {
     do {
@@ -262,8 +265,8 @@ static void begin_http2(struct session *session, struct net_env *net)
     http2_memory_init(&h->memory, &env->shared->slab, l->max_state_bytes);
     int error = nghttp2_session_server_new3(&h->ng, env->shared->callbacks, h, env->shared->options,
                                             &h->memory.functions);
-    /* Nothing is sent before the client's first bytes have come: it begins, and so one write will
-     * do. A session without memory is over then. */
+    /* Nothing is sent before the client's first bytes have come, so that one write carries our
+     * SETTINGS and the first answers. A session that got no memory ends when those bytes come. */
     h->failed = error != 0 || !submit_settings(h) || !http2_begin_windows(h);
 }
 
@@ -298,7 +301,7 @@ static int get_http2_space(struct session *session, struct iovec space[2])
     return 1;
 }
 
-/* Keeps bytes for a later iteration, in which more requests may begin. */
+/* Keeps bytes for a later iteration, which may begin more requests. */
 static void hold_input(struct http2 *h, const char *bytes, size_t n_bytes)
 {
     char *held = pool_alloc(h->env->net.pool, n_bytes, NULL);
@@ -306,13 +309,16 @@ static void hold_input(struct http2 *h, const char *bytes, size_t n_bytes)
         http2_note_fault(h, HTTP2_INTERNAL_ERROR, "out of memory");
         return;
     }
-    memcpy(held, bytes, n_bytes); /* a copy: others are read into the scratch buffer meanwhile */
+    memcpy(held, bytes, n_bytes); /* other connections use the scratch buffer meanwhile */
     h->held = held;
     h->n_held = n_bytes;
     h->session.paused = true;
 }
 
-/* nghttp2 ignores what comes for streams that it has forgotten. */
+/*
+ * Resets a stream that got DATA after its end. nghttp2 would ignore such DATA, since it has
+ * forgotten the stream.
+ */
 static void answer_late_frame(struct http2 *h)
 {
     int32_t id = (int32_t)h->walk.late_id;
@@ -322,7 +328,9 @@ static void answer_late_frame(struct http2 *h)
             h, nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_STREAM_CLOSED));
 }
 
-/* One portion: up to what nghttp2 takes at once, and its events. Returns the number of bytes. */
+/*
+ * Has nghttp2 read up to its next pause, and delivers the events. Returns the number of bytes read.
+ */
 static size_t process_portion(struct http2 *h, const char *bytes, size_t n_bytes)
 {
     h->segments_full = false;
@@ -352,7 +360,10 @@ static void process_input(struct http2 *h, const char *bytes, size_t n_bytes)
     http2_refill(h);
 }
 
-/* Also for the connection to see that it is over, which may need no output: GOAWAY has come. */
+/*
+ * Calls on_output() when there are frames to send. Calls it also when the session is over without
+ * further output, as after the client's GOAWAY, so that the connection sees that.
+ */
 static void want_output(struct http2 *h)
 {
     if (!h->failed && (nghttp2_session_want_write(h->ng) || !nghttp2_session_want_read(h->ng)))
@@ -364,7 +375,7 @@ static void take_http2_input(struct session *session, size_t n_bytes)
     struct http2 *h = get_http2(session);
     const char *bytes = h->env->net.scratch;
     if (h->failed) {
-        session->on_output(session); /* so that the connection sees that it is over */
+        session->on_output(session); /* so that the connection sees that the session is over */
         return;
     }
     h->has_input = true;
@@ -390,7 +401,10 @@ static void resume_http2(struct session *session)
     want_output(h);
 }
 
-/* A client that sends no more gives no window, and acknowledges nothing: it is gone. */
+/*
+ * A client that closed its sending side gives no window and acknowledges nothing, so it counts as
+ * gone.
+ */
 static void end_http2_input(struct session *session)
 {
     struct http2 *h = get_http2(session);
@@ -442,7 +456,7 @@ static bool is_http2_idle(const struct session *session)
     return h->n_open == 0 && !session->out.first && !h->held && !h->walk.in_head;
 }
 
-/* Bodies are the streams', whose times the session keeps itself. */
+/* Never reports INPUT_BODY: the session itself checks the times of its streams' bodies. */
 static void tell_input(const struct session *session, struct session_input *ret_input)
 {
     const struct http2 *h = get_const(session);

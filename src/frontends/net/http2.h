@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The session of one HTTP/2 connection (session.h): bytes in, events of streams out, bytes out. It
- * knows frames, header compression, windows and limits, but no call and no message: frontends give
- * the bytes of a stream a meaning.
+ * knows frames, header compression, windows and limits. It knows no calls and no messages:
+ * frontends give the bytes of a stream a meaning.
  *
  *                                          on_cancel: the client, or the connection, is gone
  *                                        ┌──►───────────────────┐
@@ -10,26 +10,27 @@
  *                  http2_stream_respond(), _send()…, _end() ──► sent
  *                  http2_stream_reset() ────────────────────────┘
  *
- * Events are delivered when a portion of the received bytes has been understood as a whole, never
- * from inside the library that reads frames. So a handler may answer, reset and end any stream from
- * any event but the release of a piece.
+ * Events are delivered when nghttp2 has parsed a portion of the received bytes, never from inside
+ * nghttp2. So a handler may answer, reset and end any stream from any event but the release of a
+ * piece.
  *
- * A handler that begins a request takes one from net_env.requests_left; without any left, the rest
- * of what was received waits for the next iteration of the loop.
+ * A handler that begins a request takes one from net_env.requests_left. When none is left, the rest
+ * of the received bytes waits for the next iteration of the loop.
  *
- * Receiving copies nothing: on_data() gets the bytes where the socket's read left them, and keeps
- * what it needs.
+ * Receiving copies nothing: on_data() gets the bytes where the socket's read left them, and copies
+ * those that it needs.
  *
- * A window is a promise of memory. A stream may send `stream_window_bytes` unasked, and a
- * connection `connection_window_bytes`. A handler that has read how long a message is, and has
- * memory for it, calls http2_stream_expect(): then the whole of it may come, whatever other streams
- * do. Bytes that were not expected leave the window smaller until http2_stream_take(). So a handler
- * that takes nothing is sent nothing more. Large messages get their memory one after the other
- * (http2_stream_await_turn()), so that no two wait for each other with half of it each.
+ * A window is a promise of memory. A client may send `stream_window_bytes` unasked on a stream, and
+ * `connection_window_bytes` on a connection. A handler that knows the length of a message and has
+ * memory for it calls http2_stream_expect(). Then the whole message may come, whatever other
+ * streams do. Bytes that were not expected make the window smaller until http2_stream_take(). So a
+ * client sends no more when the handler takes nothing. Large messages get their memory one after
+ * the other (http2_stream_await_turn()). So two messages never wait for each other while each holds
+ * half of the memory.
  *
- * A client that wastes our work (floods of frames that carry nothing, streams that are reset as
- * soon as they begin, large header blocks, PINGs without need) loses its connection: GOAWAY with
- * ENHANCE_YOUR_CALM.
+ * A client that wastes our work loses its connection by GOAWAY with ENHANCE_YOUR_CALM. Waste is a
+ * flood of frames that carry nothing, streams that are reset as soon as they begin, large header
+ * blocks, and PINGs without need.
  *
  * Thread: the loop's, for everything here.
  */
@@ -68,11 +69,11 @@ enum http2_error {
 
 /* ---- Limits ------------------------------------------------------------------------------- */
 
-/* What a client may do too often. */
+/* The kinds of waste: events that a client may cause only so often. */
 enum http2_waste {
-    HTTP2_WASTE_RESET,  /* a stream ends by RST_STREAM, the client's or one that it has caused */
-    HTTP2_WASTE_PING,   /* each frame that we send with data or headers pays for one */
-    HTTP2_WASTE_WINDOW, /* WINDOW_UPDATE; the same */
+    HTTP2_WASTE_RESET,  /* RST_STREAM ends a stream; sent by the client, or by us for its fault */
+    HTTP2_WASTE_PING,   /* each frame with data or headers that we send pays for 2 */
+    HTTP2_WASTE_WINDOW, /* WINDOW_UPDATE; likewise */
     HTTP2_WASTE_SETTINGS,
     HTTP2_WASTE_EMPTY, /* DATA without a byte that does not end its stream either */
     HTTP2_WASTE_OTHER, /* PRIORITY, GOAWAY, frames of unknown types, frames of closed streams */
@@ -81,19 +82,19 @@ enum http2_waste {
 
 struct http2_rate {
     unsigned int per_s; /* 0: no limit */
-    unsigned int burst; /* so many at once after a pause */
+    unsigned int burst; /* events that may come at once after a pause */
 };
 
 struct http2_limits {
-    unsigned int max_streams;       /* of a connection */
-    size_t max_header_bytes;        /* of one head, as RFC 9113, 6.5.2 counts: 32 more per field */
+    unsigned int max_streams; /* of a connection */
+    size_t max_header_bytes;  /* of one head, as RFC 9113, 6.5.2 counts: 32 more for each field */
     unsigned int max_continuations; /* frames of one head, besides the first */
     size_t header_table_bytes;      /* of the decompression of heads, and of the compression */
     size_t max_state_bytes;         /* memory for frames, streams and tables of a connection */
     size_t stream_window_bytes;     /* see above … */
     size_t connection_window_bytes;
     size_t short_window_bytes; /* … both, for connections that begin while the budget is short */
-    size_t commit_bytes;       /* answers are made into frames up to so many bytes ahead */
+    size_t commit_bytes;       /* the most bytes of answers that are made into frames ahead */
     size_t room_bytes;         /* see http2_stream_await_room() */
     struct http2_rate wastes[HTTP2_N_WASTES];
 };
@@ -101,25 +102,30 @@ struct http2_limits {
 /* Times in nanoseconds; 0: no limit, or never. */
 struct http2_times {
     uint64_t settings_ns; /* from our SETTINGS to the client's acknowledgement */
-    uint64_t stall_ns; /* without a byte of a message that has begun, or a window for an answer */
-    uint64_t min_rate; /* bytes per second of such a message or answer … */
-    uint64_t rate_ns;  /* … as an average over this time */
-    uint64_t turn_ns;  /* see http2_stream_await_turn() */
+    uint64_t stall_ns;    /* without a byte of a message in progress, or a window for an answer */
+    uint64_t min_rate;    /* bytes per second of such a message or answer … */
+    uint64_t rate_ns;     /* … as an average over this time */
+    uint64_t turn_ns;     /* see http2_stream_await_turn() */
 
-    /* PINGs of ours: after a time without a byte from the client; no byte in answer closes. */
+    /*
+     * PINGs of ours: one follows keepalive_ns without a byte from the client. When no byte comes
+     * within keepalive_timeout_ns the connection is closed.
+     */
     uint64_t keepalive_ns, keepalive_timeout_ns;
     bool keepalive_without_streams;
     unsigned int max_pings_without_data; /* 0: no limit */
 
-    /* The client's: one that comes sooner is a strike, unless we have sent data or headers since.
+    /*
+     * PINGs of the client: one that follows the last sooner than this is a strike, unless we have
+     * sent data or headers in between.
      */
     uint64_t min_ping_interval_ns;
     uint64_t min_idle_ping_interval_ns; /* the same for a connection without a stream */
-    unsigned int max_ping_strikes;      /* one more: GOAWAY; 0: no limit */
+    unsigned int max_ping_strikes;      /* a further strike ends in GOAWAY; 0: no limit */
 
-    uint64_t max_age_ns;   /* ± 10 %; then no stream begins, … */
-    uint64_t age_grace_ns; /* … and after this time the streams that are left are reset */
-    uint64_t notice_ns;    /* from the first GOAWAY of an orderly end to the second, at the most */
+    uint64_t max_age_ns;   /* ± 10 %; from this age on no stream begins, … */
+    uint64_t age_grace_ns; /* … and this much later the connection is closed */
+    uint64_t notice_ns; /* the longest time from the first GOAWAY of an orderly end to the second */
 };
 
 /* http2_limits_init, http2_times_init - set the defaults, which are those of the options. */
@@ -135,10 +141,10 @@ struct http2_header {
 
 /* A head that was received; valid during on_begin() only. */
 struct http2_head {
-    struct span method, scheme, authority, path; /* of length 0 when they are not there */
+    struct span method, scheme, authority, path; /* of length 0 when the head lacks them */
     const struct http2_header *headers;          /* the others, in the order of their arrival */
     size_t n_headers;
-    bool is_too_large; /* fields beyond max_header_bytes are not here */
+    bool is_too_large; /* the fields beyond max_header_bytes are missing */
     bool ends;         /* the client sends no body: on_half_close() follows */
 };
 
@@ -149,7 +155,7 @@ struct span http2_head_find(const struct http2_head *head, const char *name, siz
 struct http2_field {
     const char *name, *value; /* the name in lower case */
     size_t name_length, value_length;
-    bool is_single; /* the value does not recur: it is not remembered for compression */
+    bool is_single; /* the value does not recur, so compression need not remember it */
 };
 
 #define HTTP2_FIELD(name, value)                                                                   \
@@ -170,26 +176,30 @@ struct http2_handler {
     /* The client sends no more on this stream. */
     void (*on_half_close)(struct http2_stream *s);
     /*
-     * The stream is over before its answer: the client has reset it, is gone, or was too slow.
-     * What is sent on it from now on is dropped. Not called after http2_stream_reset().
+     * The stream ended before its answer: the client reset it, is gone, or was too slow. Pieces
+     * that are sent on the stream from now on are dropped. Not called after http2_stream_reset().
      */
     void (*on_cancel)(struct http2_stream *s, enum http2_error why);
     /*
-     * The turn to get memory has come (http2_stream_await_turn()): gets it and calls
-     * http2_stream_expect(), or returns false and stays the first in the line. is_last: the line
-     * has no more time; the stream leaves it whatever is returned. Optional.
+     * The stream's turn to take memory has come (http2_stream_await_turn()). The handler takes
+     * memory, calls http2_stream_expect() and returns true; or it returns false, and the stream
+     * stays the first in the line. is_last: turn_ns is over, so the stream leaves the line in any
+     * case. Optional.
      */
     bool (*on_turn)(struct http2_stream *s, bool is_last);
     /* The connection has room for answers again (http2_stream_await_room()). Optional. */
     void (*on_room)(struct http2_stream *s);
     /*
-     * Everything is sent or dropped and each piece is released: the connection is done with the
-     * stream. Called once for each on_begin().
+     * All pieces are sent or dropped, and released: the connection no longer uses the stream.
+     * Called once for each on_begin().
      */
     void (*on_end)(struct http2_stream *s);
 };
 
-/* The settings of a service (protocol.env_new); they outlive the environments made of them. */
+/*
+ * The settings of a service (protocol.env_new). They must outlive the environments that are made
+ * with them.
+ */
 struct http2_settings {
     const struct http2_handler *handler;
     struct http2_limits limits;
@@ -211,8 +221,8 @@ struct http2_env {
 };
 
 /*
- * http2_env_give_turns - memory was freed: gives turns to the streams that wait for one, as long as
- * they can use them. Not from inside a handler. check_time() does it, too.
+ * http2_env_give_turns - gives turns to the streams that wait for one, as long as they get memory.
+ * Call it when memory was freed, but not from inside a handler. check_time() also gives turns.
  */
 void http2_env_give_turns(struct http2_env *env);
 
@@ -220,8 +230,8 @@ void http2_env_give_turns(struct http2_env *env);
 extern const struct protocol http2_protocol;
 
 /*
- * http2_get_next_ns - when check_time() has to be called at the latest for the times to be kept to
- * the millisecond; UINT64_MAX when once a second will do.
+ * http2_get_next_ns - the latest time to call check_time() for times that are kept to the
+ * millisecond; UINT64_MAX when once a second suffices.
  */
 uint64_t http2_get_next_ns(const struct session *session);
 
@@ -236,7 +246,7 @@ int32_t http2_stream_id(const struct http2_stream *s);
 
 /*
  * http2_stream_ref, http2_stream_unref - references that keep the stream's memory, with the part,
- * beyond on_end(). A connection that has twice max_streams of such streams begins no other.
+ * beyond on_end(). A connection with 2 * max_streams streams in memory refuses further ones.
  */
 void http2_stream_ref(struct http2_stream *s);
 void http2_stream_unref(struct http2_stream *s);
@@ -250,29 +260,30 @@ bool http2_stream_is_open(const struct http2_stream *s);
 /* ---- Receiving ---- */
 
 /*
- * http2_stream_sends_one - the client sends one message and no second: its window is not refilled
- * for another, and one that sends nothing is reset after stall_ns.
+ * http2_stream_sends_one - declares that the client sends exactly one message. The window is not
+ * refilled for a second one, and a stream on which nothing comes is reset after stall_ns.
  */
 void http2_stream_sends_one(struct http2_stream *s);
 
 /*
- * http2_stream_expect - the handler has memory for n_bytes more, which the client has announced:
- * they may come, in addition to what has come so far. They count as taken when they come.
+ * http2_stream_expect - allows n_bytes more to come, which the client has announced and for which
+ * the handler has memory. They count as taken when they come.
  */
 void http2_stream_expect(struct http2_stream *s, uint64_t n_bytes);
 
-/* http2_stream_expected - how many of these have not come yet. */
+/* http2_stream_expected - the expected bytes that have not come yet. */
 uint64_t http2_stream_expected(const struct http2_stream *s);
 
 /*
- * http2_stream_take - n_bytes of what came unexpected are used, or kept in memory that is accounted
- * for: others may come in their place.
+ * http2_stream_take - declares that n_bytes of those that came unexpected are used, or kept in
+ * memory that is accounted for. As many others may then come. There must be so many: expected bytes
+ * do not count.
  */
 void http2_stream_take(struct http2_stream *s, size_t n_bytes);
 
 /*
- * http2_stream_await_turn - puts the stream at the end of the loop's line for memory: on_turn() is
- * called when it is the first, perhaps soon. It leaves the line when it ends.
+ * http2_stream_await_turn - puts the stream at the end of the loop's line for memory. on_turn() is
+ * called when the stream is the first. A stream that ends leaves the line.
  */
 void http2_stream_await_turn(struct http2_stream *s);
 
@@ -289,9 +300,10 @@ void http2_stream_respond(struct http2_stream *s, const char *status,
                           const struct http2_field *fields, size_t n_fields, bool ends);
 
 /*
- * http2_stream_send - sends the piece after those before it. It is the stream's until its release,
- * which comes in the order of the pieces of a stream, and at once when the stream is not open. The
- * release must not call any function of this header but http2_stream_unref().
+ * http2_stream_send - sends the piece after the stream's earlier ones. The piece is the stream's
+ * until its release. The pieces of a stream are released in their order, and at once when the
+ * stream is not open. The release must not call any function of this header but
+ * http2_stream_unref().
  */
 void http2_stream_send(struct http2_stream *s, struct out_piece *piece);
 
@@ -302,7 +314,10 @@ void http2_stream_send(struct http2_stream *s, struct out_piece *piece);
  */
 void http2_stream_end(struct http2_stream *s, const struct http2_field *fields, size_t n_fields);
 
-/* http2_stream_reset - gives the stream up: drops what is not sent yet. on_end() follows. */
+/*
+ * http2_stream_reset - resets the stream and drops the pieces that are not sent yet. on_end()
+ * follows.
+ */
 void http2_stream_reset(struct http2_stream *s, enum http2_error why);
 
 /* http2_stream_unsent - bytes of the stream's pieces that have not left. */
@@ -314,12 +329,15 @@ size_t http2_stream_unsent(const struct http2_stream *s);
  */
 size_t http2_connection_unsent(const struct http2_stream *s);
 
-/* http2_stream_await_room - on_room() is called when that is at most limits.room_bytes. */
+/*
+ * http2_stream_await_room - has on_room() called when http2_connection_unsent() is at most
+ * limits.room_bytes.
+ */
 void http2_stream_await_room(struct http2_stream *s);
 
 /*
- * http2_stream_weigh - the stream keeps so many bytes of a request, which count when memory is
- * short (protocol.weigh).
+ * http2_stream_weigh - sets the bytes that the stream keeps of a request; they count in
+ * protocol.weigh.
  */
 void http2_stream_weigh(struct http2_stream *s, size_t n_bytes);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of a stream while it comes: each header is copied behind the others, once, since nghttp2
- * keeps it for the time of its callback only. The block becomes larger when it is full; few heads
- * need more than the first one.
+ * The head of a stream while it comes. Each header is copied once into the head's block, since
+ * nghttp2 keeps it only during its callback. A full block is replaced by a larger one; few heads
+ * need more than the first.
  *
  * Thread: the loop's.
  */
@@ -23,7 +23,9 @@ static const char *move_pointer(const char *p, const char *from, const char *to)
     return p ? to + (p - from) : NULL;
 }
 
-/* The text lies at the end of both blocks, so that it moves by another distance than the headers.
+/*
+ * Replaces the block by a larger one. The text lies at the end of each block, so it moves by
+ * another distance than the headers.
  */
 static bool make_larger(struct head_builder *b, struct pool *pool, size_t max_bytes)
 {

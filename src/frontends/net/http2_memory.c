@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for nghttp2: streams, queued frames, entries of header tables. All of it comes from the
- * pool of the loop, so that it counts in the budget and steady traffic takes nothing from the
- * system. Most blocks have between 40 and 250 bytes, and a pool's smallest has 256. So small blocks
- * are carved out of chunks, which are blocks of the pool: one size per chunk, a list of free blocks
- * in each. Large blocks come from the pool directly.
+ * Memory for nghttp2: streams, queued frames, entries of header tables. All memory comes from the
+ * loop's pool, so that it counts in the budget, and steady traffic allocates nothing from the
+ * system. Most blocks have between 40 and 250 bytes, but the smallest block of a pool has 256. So
+ * small blocks are carved out of chunks, which are blocks of the pool: one size per chunk, a list
+ * of free blocks in each. Large blocks come from the pool directly.
  *
- * A session has a maximum, whatever nghttp2 keeps for the client: acknowledgements that the client
- * does not read, for example. Beyond it the session ends for want of memory.
+ * The memory of a session has a maximum, whatever nghttp2 keeps for the client, such as
+ * acknowledgements that the client does not read. A session that would exceed the maximum ends with
+ * "out of memory".
  *
  * Thread: the loop's.
  */
@@ -17,14 +18,17 @@
 #include "frontends/net/http2_priv.h"
 
 enum {
-    CHUNK_BYTES = 4096, /* the largest that pools give out without their lock */
+    CHUNK_BYTES = 4096, /* the largest block that a pool gives without its lock */
     LARGE = SLAB_CLASSES,
 };
 
-/* Each is 8 less than a multiple of 16: with its header a block keeps the next one's alignment. */
+/*
+ * Each size is 8 less than a multiple of 16, so that a block with its header keeps the alignment of
+ * the next block.
+ */
 static const uint16_t class_bytes[SLAB_CLASSES] = {40, 56, 72, 104, 136, 168, 200, 264, 328, 520};
 
-/* In front of a small block. */
+/* The header in front of a small block. */
 struct block {
     uint32_t class;
     uint32_t offset; /* from the beginning of the chunk */
@@ -120,7 +124,10 @@ static struct block *take_small(struct http2_slab *slab, unsigned int class)
     return b;
 }
 
-/* One empty chunk of a size stays, so that a stream that comes and goes takes none each time. */
+/*
+ * Keeps one empty chunk of each size, so that a stream that begins and ends again and again needs
+ * no new chunk each time.
+ */
 static void give_small_back(struct http2_slab *slab, struct block *b)
 {
     struct chunk *c = (struct chunk *)(void *)((char *)b - b->offset);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the HTTP/2 session share.
+ * The parts of the HTTP/2 session that its files share.
  *
- *      http2.c          the session: what the connection calls, faults, the orderly end
- *      http2_receive.c  what came: callbacks of nghttp2 that note it, and the delivery of the notes
+ *      http2.c          the session: the functions that the connection calls, faults
+ *      http2_receive.c  receiving: callbacks of nghttp2 note events, which are then delivered
  *      http2_head.c     the head of a stream while it comes
- *      http2_send.c     what leaves: answers into frames, frames into the out-queue
- *      http2_window.c   how much may come
- *      http2_waste.c    how often
- *      http2_time.c     how long: stalls, PINGs, age
+ *      http2_send.c     sending: answers into frames, frames into the out-queue
+ *      http2_window.c   windows: how many bytes may come
+ *      http2_waste.c    limits of frames that carry nothing
+ *      http2_time.c     times: stalls, PINGs, age, the orderly end
  *      http2_memory.c   memory for nghttp2
  *
  * nghttp2 calls back in the middle of its work. Callbacks therefore only note what happened, in the
@@ -43,7 +43,7 @@ struct http2_memory {
 
 void http2_slab_init(struct http2_slab *slab, struct pool *pool);
 void http2_slab_done(struct http2_slab *slab); /* all blocks must be free */
-void http2_slab_trim(struct http2_slab *slab); /* gives empty chunks back */
+void http2_slab_trim(struct http2_slab *slab); /* releases empty chunks */
 void http2_memory_init(struct http2_memory *m, struct http2_slab *slab, size_t max_bytes);
 
 /* ---- Shared by a loop's sessions ------------------------------------------------------------ */
@@ -63,8 +63,8 @@ struct http2_shared {
     struct http2_slab slab;
     struct http2_segment segments[SEGMENTS]; /* of the session that is receiving */
     int n_segments;
-    struct list turns; /* streams that wait for memory, the first one first */
-    bool turns_due;    /* the first one has not been asked yet */
+    struct list turns; /* streams that wait for memory, in the order of their turns */
+    bool turns_due;    /* on_turn() of the first one was not called yet */
     uint64_t seed;     /* of the age of connections */
 };
 
@@ -72,13 +72,13 @@ struct http2_shared {
 
 /*
  * The head of a stream while it comes, in one block of the pool: the headers grow from its
- * beginning, their text from its end. 32 bytes for each header are what RFC 9113 counts for one,
- * too, so that a block of max_header_bytes always suffices.
+ * beginning, their text from its end. RFC 9113 also counts 32 bytes for each header, so a block of
+ * max_header_bytes always suffices.
  */
 struct head_builder {
     char *block; /* NULL: no header yet */
     size_t capacity, text_at;
-    size_t size_bytes; /* as RFC 9113, 6.5.2 counts, also of what is left out */
+    size_t size_bytes; /* as RFC 9113, 6.5.2 counts, with the fields that are left out */
     struct http2_head head;
 };
 
@@ -93,7 +93,7 @@ enum {
     NOTE_BEGIN = 1,
     NOTE_HALF_CLOSE = 2,
     NOTE_CLOSED = 4, /* nghttp2 has closed the stream: close_code says why */
-    NOTE_SENT = 8,   /* nothing of it is in the out-queue any more */
+    NOTE_SENT = 8,   /* none of its slices is in the out-queue any more */
     NOTE_ROOM = 16,
 };
 
@@ -111,7 +111,7 @@ struct http2_stream {
     bool ended;      /* … http2_stream_end() */
     bool end_sent;   /* the last frame of the answer is made */
     bool reset;      /* … http2_stream_reset() */
-    bool closed;     /* nothing can be sent, nothing comes; the delivery of NOTE_CLOSED */
+    bool closed;     /* nothing can be sent or come; set when NOTE_CLOSED is delivered */
     bool over;       /* on_end() was called */
     bool deferred;   /* nghttp2 waits until there is something to send */
     bool sends_one;  /* http2_stream_sends_one() */
@@ -139,9 +139,9 @@ struct http2_stream {
 
     /* Progress: http2_time.c. */
     uint64_t moved_bytes; /* received, or made into frames */
-    uint64_t pace_ns;     /* since when the client has to do something; 0: it has not */
+    uint64_t pace_ns;     /* since when the client holds the stream up; 0: it does not */
     uint64_t pace_bytes;  /* moved_bytes then */
-    uint64_t last_bytes;  /* … when they last moved */
+    uint64_t last_bytes;  /* … at last_ns, the time of the last change */
     uint64_t last_ns;
 };
 
@@ -149,30 +149,30 @@ struct http2_stream {
 
 enum { ENDED_IDS = 8, GOAWAY_TEXT = 64, FRAME_HEAD = 9 };
 
-/* Where frames begin in the bytes from the client: http2_waste.c. */
+/* The state that finds the heads of frames in the client's bytes: http2_waste.c. */
 struct frame_walk {
     uint64_t left;            /* bytes to the next frame's head */
     uint8_t head[FRAME_HEAD]; /* of the next frame, as far as it has come */
     uint8_t n_head;
-    bool in_head;                  /* the head of a stream has begun, its end must still come … */
+    bool in_head;                  /* a head of a stream has begun, its end must still come … */
     bool ends_head;                /* … with the rest of this frame */
-    uint32_t last_id;              /* of the newest stream */
-    uint32_t gap_begin, gap_end;   /* numbers that were left out, the last ones */
-    uint32_t ended_ids[ENDED_IDS]; /* streams whose client's side has ended, the last ones */
+    uint32_t last_id;              /* the number of the newest stream */
+    uint32_t gap_begin, gap_end;   /* the newest range of numbers that the client left out */
+    uint32_t ended_ids[ENDED_IDS]; /* the last streams that the client has ended */
     unsigned int next_ended;
-    uint32_t late_id; /* a stream for which more has come after that; 0: none */
+    uint32_t late_id; /* a stream that got DATA after the client had ended it; 0: none */
 };
 
-/* Tokens of a client, for each way to waste our work. */
+/* The share of each kind of waste that a client has used. */
 struct http2_meter {
-    uint64_t paid_until_ns[HTTP2_N_WASTES]; /* the more is wasted, the further in the future */
+    uint64_t paid_until_ns[HTTP2_N_WASTES]; /* the more waste, the further in the future */
 };
 
-/* Frames of an orderly end. */
+/* The stages of an orderly end. */
 enum drain_stage {
     DRAIN_NONE,
-    DRAIN_NOTICED, /* GOAWAY that allows all streams is sent, and a PING that brings back … */
-    DRAIN_LAST,    /* … the news that the client has seen it: no stream begins */
+    DRAIN_NOTICED, /* sent: GOAWAY that allows all streams, and a PING behind it */
+    DRAIN_LAST,    /* sent: GOAWAY with the last stream; no stream begins */
 };
 
 struct http2 {
@@ -190,11 +190,11 @@ struct http2 {
     struct frame_walk walk;
     size_t head_bytes; /* of the head that is coming, as RFC 9113, 6.5.2 counts */
 
-    bool delivering;        /* guards against re-entry from a handler */
+    bool delivering;        /* http2_deliver() runs, and must not be entered again from a handler */
     bool failed;            /* nothing more is read; over when the out-queue is empty */
     bool has_input;         /* a byte has come */
     bool settings_received; /* the client's first SETTINGS */
-    bool settings_acked;    /* the client has ours */
+    bool settings_acked;    /* the client has acknowledged ours */
     bool calm;              /* the fault below is the client's waste */
     enum http2_error fault; /* noted by a callback: fails the session … */
     const char *fault_text; /* … with this text; NULL: there is none */
@@ -220,14 +220,14 @@ struct http2 {
     struct http2_meter meter;
     uint64_t began_ns, max_age_ns;
     uint64_t read_ns;   /* the last bytes from the client */
-    uint64_t ping_ns;   /* our PING that waits for a sign of life; 0: none */
-    uint64_t n_pings;   /* ours since we have sent data or headers */
-    uint64_t pinged_ns; /* the client's last PING; 0: none, or we have sent since */
+    uint64_t ping_ns;   /* when our unanswered PING was sent; 0: there is none */
+    uint64_t n_pings;   /* PINGs of ours since we last sent data or headers */
+    uint64_t pinged_ns; /* the client's last PING; 0: none since we last sent data or headers */
     unsigned int n_strikes;
     enum drain_stage drain;
     uint64_t drain_ns;      /* when this stage began */
-    const char *drain_text; /* why; for the second GOAWAY */
-    bool aged;              /* it drains for its age */
+    const char *drain_text; /* the text of the second GOAWAY */
+    bool aged;              /* the connection drains for its age */
 
     struct out_piece goaway_piece;
     char goaway[17 + GOAWAY_TEXT];
@@ -238,7 +238,7 @@ static inline uint64_t http2_now_ns(const struct http2 *h)
     return *h->env->now_ns;
 }
 
-/* http2_requests_left - how many may begin in this iteration of the loop. */
+/* http2_requests_left - the number of requests that may begin in this iteration of the loop. */
 static inline unsigned int http2_requests_left(const struct http2 *h)
 {
     const struct net_env *net = &h->env->net;
@@ -249,10 +249,13 @@ static inline unsigned int http2_requests_left(const struct http2 *h)
 void http2_fail(struct http2 *h, enum http2_error code, const char *text);
 /* http2_fail_by - the same for an error that nghttp2 has returned. */
 void http2_fail_by(struct http2 *h, int error);
-/* http2_note_fault - from inside nghttp2, or a handler: the session fails when they return. */
+/*
+ * http2_note_fault - fails the session when nghttp2 or the handler has returned; for calls from
+ * inside them.
+ */
 void http2_note_fault(struct http2 *h, enum http2_error code, const char *text);
 
-/* http2_note - has http2_deliver() come to the stream. */
+/* http2_note - notes an event of the stream for http2_deliver(). */
 void http2_note(struct http2_stream *s, uint8_t note);
 
 /* ---- Receiving: http2_receive.c ---- */
@@ -260,19 +263,21 @@ void http2_note(struct http2_stream *s, uint8_t note);
 void http2_set_receive_callbacks(nghttp2_session_callbacks *callbacks);
 /* http2_deliver - calls the handler for what was noted. */
 void http2_deliver(struct http2 *h);
-/* http2_cancel_all - all streams end: the connection is gone, or about to. */
+/* http2_cancel_all - ends all streams: the connection is gone, or is to be closed. */
 void http2_cancel_all(struct http2 *h, enum http2_error why);
 
 /* ---- Sending: http2_send.c ---- */
 
 void http2_set_send_callbacks(nghttp2_session_callbacks *callbacks);
-/* http2_commit - makes frames of what may leave. */
+/* http2_commit - makes frames of the output that may leave. */
 void http2_commit(struct http2 *h);
 /* http2_add_raw - adds the piece behind all that is committed. */
 void http2_add_raw(struct http2 *h, struct out_piece *piece);
-/* http2_drop_output - drops what of the stream is not in frames yet. */
+/* http2_drop_output - drops the stream's pieces that are not in frames yet. */
 void http2_drop_output(struct http2_stream *s);
-/* http2_check_submit - notes a failure of one of nghttp2's submit functions, and wants output. */
+/*
+ * http2_check_submit - notes a failure of one of nghttp2's submit functions, and calls on_output().
+ */
 void http2_check_submit(struct http2 *h, int error);
 static inline size_t http2_unsent(const struct http2 *h)
 {
@@ -284,32 +289,40 @@ static inline size_t http2_unsent(const struct http2 *h)
 /* http2_begin_windows - false without memory. */
 NODISCARD bool http2_begin_windows(struct http2 *h);
 void http2_begin_stream_window(struct http2_stream *s);
-/* http2_data_came - n_bytes of the stream's body, which is about to be delivered. */
+/* http2_data_came - counts n_bytes of the stream's body, which are about to be delivered. */
 void http2_data_came(struct http2_stream *s, size_t n_bytes);
-/* http2_refill - gives the client what it may send more. */
+/* http2_refill - enlarges the client's window if it has become small. */
 void http2_refill(struct http2 *h);
 void http2_refill_stream(struct http2_stream *s);
-/* http2_forget_window - the stream is closed: nothing more comes, nothing need be taken. */
+/* http2_forget_window - ends the accounts of a stream that is closed or reset. */
 void http2_forget_window(struct http2_stream *s);
 
 /* ---- Waste: http2_waste.c ---- */
 
 void http2_begin_walk(struct http2 *h);
-/* http2_walk_frames - looks at the heads of frames before nghttp2 does. False: a fault is noted. */
+/*
+ * http2_walk_frames - counts the frames in the bytes, before nghttp2 reads them. False: a fault is
+ * noted.
+ */
 NODISCARD bool http2_walk_frames(struct http2 *h, const char *bytes, size_t n_bytes);
-/* http2_count_waste - false when it was too often: a fault is noted. */
+/* http2_count_waste - counts one event. False: there were too many, and a fault is noted. */
 bool http2_count_waste(struct http2 *h, enum http2_waste waste);
-/* http2_pay_for_waste - a frame with data or headers was sent. */
+/*
+ * http2_pay_for_waste - allows more PINGs and WINDOW_UPDATEs, for a frame with data or headers that
+ * was sent.
+ */
 void http2_pay_for_waste(struct http2 *h);
 
 /* ---- Time: http2_time.c ---- */
 
 void http2_begin_times(struct http2 *h);
 void http2_check_time(struct http2 *h, uint64_t now_ns);
-/* http2_ping_came - the client's; false when it was one too many. */
+/*
+ * http2_ping_came - counts a PING of the client. False: it was one too many, and a fault is noted.
+ */
 NODISCARD bool http2_ping_came(struct http2 *h);
 void http2_ping_acked(struct http2 *h, const uint8_t opaque[8]);
-/* http2_begin_drain - the first GOAWAY of an orderly end; the text is constant. */
+/* http2_begin_drain - sends the first GOAWAY of an orderly end; the text is constant. */
 void http2_begin_drain(struct http2 *h, const char *text);
 
 #endif

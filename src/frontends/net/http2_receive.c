@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What came. nghttp2 calls back for each frame, header and piece of a body; the callbacks note that
- * in the stream, and http2_deliver() tells the handler when nghttp2 has returned. Bodies are noted
- * as segments of the received bytes, since those stay where they are until then. When the segments
- * are used up, nghttp2 pauses.
+ * Receiving. nghttp2 calls back for each frame, header and piece of a body. The callbacks note the
+ * event in the stream, and http2_deliver() calls the handler when nghttp2 has returned. Bodies are
+ * noted as segments of the received bytes, which stay in place until then. nghttp2 pauses when all
+ * segments are used.
  *
- * A stream that the client resets in the same breath as it begins it is never shown to the handler.
+ * The handler never sees a stream that the client begins and resets within one portion.
  *
  * Thread: the loop's.
  */
@@ -14,7 +14,7 @@
 #include "base/pool.h"
 #include "frontends/net/http2_priv.h"
 
-enum { TOO_MANY_HEADERS = 4 }; /* times the largest head: decompressing costs more than that */
+enum { TOO_MANY_HEADERS = 4 }; /* times max_header_bytes; larger heads cost too much work */
 
 static struct http2_stream *find_stream(nghttp2_session *ng, int32_t id)
 {
@@ -109,7 +109,10 @@ static struct http2_stream *make_stream(struct http2 *h, int32_t id)
 
 /* ---- Callbacks ------------------------------------------------------------------------------ */
 
-/* Streams whose answers are no longer wanted count, too, until the handler lets them go. */
+/*
+ * Whether another stream may begin. Cancelled streams count, too, until the handler drops its
+ * references.
+ */
 static bool may_begin(const struct http2 *h)
 {
     return h->n_streams < 2 * h->env->limits->max_streams;
@@ -123,7 +126,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
         return 0;
     struct http2_stream *s = may_begin(h) ? make_stream(h, frame->hd.stream_id) : NULL;
     if (!s) {
-        /* What else comes of it finds no stream of ours, and is ignored. */
+        /* Further frames of the stream find no struct http2_stream, and are ignored. */
         if (!http2_count_waste(h, HTTP2_WASTE_RESET))
             return NGHTTP2_ERR_CALLBACK_FAILURE;
         return nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
@@ -146,13 +149,13 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     }
     struct http2_stream *s =
         frame->headers.cat == NGHTTP2_HCAT_REQUEST ? find_stream(ng, frame->hd.stream_id) : NULL;
-    if (!s) /* refused; or trailers, which nobody reads */
+    if (!s) /* a refused stream, or trailers, which are ignored */
         return 0;
     struct span n = {(const char *)name, name_length}, v = {(const char *)value, value_length};
     return head_add(&s->head, h->env->net.pool, max_bytes, n, v) ? 0 : NGHTTP2_ERR_NOMEM;
 }
 
-/* The segment was used by the last stream that noted one, or begins the list of another. */
+/* Appends a segment to the stream's list. */
 static void add_segment(struct http2_shared *shared, struct http2_stream *s, const char *bytes,
                         size_t n_bytes)
 {
@@ -176,7 +179,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     s->credit_bytes -= (int64_t)n_bytes;
     add_segment(shared, s, (const char *)bytes, n_bytes);
     http2_note(s, 0);
-    /* Each may complete a request. */
+    /* Each segment may complete a request. */
     unsigned int max = MIN(http2_requests_left(h), (unsigned int)SEGMENTS);
     h->segments_full = (unsigned int)shared->n_segments >= max;
     return h->segments_full ? NGHTTP2_ERR_PAUSE : 0;
@@ -190,7 +193,7 @@ static void note_input_over(struct http2_stream *s)
     http2_note(s, NOTE_HALF_CLOSE);
 }
 
-/* DATA with nothing but padding is as empty as DATA without a byte. */
+/* Counts DATA that has only padding as empty. */
 static bool count_padding(struct http2 *h, const nghttp2_frame *frame)
 {
     return frame->data.padlen < frame->hd.length || frame->hd.flags & NGHTTP2_FLAG_END_STREAM ||
@@ -240,7 +243,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* We reset the stream, or end the connection, because the client has broken a rule. */
+/* nghttp2 resets the stream, or ends the connection, because the client has broken a rule. */
 static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *arg)
 {
     struct http2 *h = arg;
@@ -279,7 +282,10 @@ static void deliver_begin(struct http2_stream *s)
     head_done(&s->head);
 }
 
-/* What comes for a stream that was given up is not kept: others may come in its place. */
+/*
+ * Delivers the stream's segments. Bytes for a stream that was reset or closed are dropped without a
+ * count, so that the window is refilled for them.
+ */
 static void deliver_segments(struct http2_stream *s)
 {
     const struct http2_segment *segments = s->env->shared->segments;
@@ -308,7 +314,10 @@ static void close_stream(struct http2_stream *s)
         s->env->handler->on_cancel(s, (enum http2_error)s->close_code);
 }
 
-/* The end of what the connection has to do with the stream. */
+/*
+ * Ends the connection's use of the stream, once it is closed and none of its slices is in the
+ * out-queue.
+ */
 static void end_stream(struct http2_stream *s)
 {
     if (!s->closed || s->n_committed > 0 || s->over)

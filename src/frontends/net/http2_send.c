@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What leaves. A handler's pieces wait in the out-queue of their stream. http2_commit() has nghttp2
- * make frames as the windows allow, and puts them into the out-queue of the connection: text, which
- * is the heads of frames, HEADERS, control frames and small pieces, copied together; and slices of
- * large pieces, where these lie. One block has some text and the slice behind it (struct frame).
+ * Sending. A handler's pieces wait in the out-queue of their stream. http2_commit() has nghttp2
+ * make frames as the windows allow, and puts them into the out-queue of the connection, as text and
+ * slices. Text is copied together: heads of frames, HEADERS, control frames and small pieces.
+ * Slices of large pieces are not copied. One block has some text and the slice behind it (struct
+ * frame).
  *
  *      block:  [ HEADERS, head of DATA, small piece, head of DATA ] slice ──► 16 KiB of a tensor
  *      block:  [ head of DATA ] slice ──► the next 16 KiB
  *
- * What was made into frames must leave in that order. So only commit_bytes are made ahead: a reset
- * or an acknowledgement does not wait behind more than that.
+ * Frames must leave in the order in which they were made. So only commit_bytes are made ahead, and
+ * a reset or an acknowledgement waits behind no more than that.
  *
- * A piece is released when its last slice has left, and not before the pieces in front of it.
+ * A piece is released when its last slice has left, but not before the earlier pieces of its
+ * stream.
  *
  * Thread: the loop's.
  */
@@ -22,9 +24,9 @@
 
 enum {
     FRAME_BYTES = 1024,
-    COPIED_BYTES = 512,      /* pieces up to here are copied into the text */
-    FIELDS = 32,             /* of a head, without further memory */
-    LARGE_BYTES = 128 << 10, /* answers from here on leave at once: see conn.c */
+    COPIED_BYTES = 512,      /* pieces up to this size are copied into the text */
+    FIELDS = 32,             /* of a head that needs no block of its own */
+    LARGE_BYTES = 128 << 10, /* answers from this size on leave at once (conn.c) */
 };
 
 struct frame {
@@ -53,7 +55,7 @@ static void on_slice_sent(void *owner)
     if (s->last_frame == f)
         s->last_frame = NULL;
     if (--s->n_committed == 0 && s->closed)
-        http2_note(s, NOTE_SENT); /* its memory stays until that is delivered */
+        http2_note(s, NOTE_SENT); /* the stream stays until the note is delivered */
     out_queue_drop(&f->done);
     pool_release(f);
 }
@@ -73,7 +75,7 @@ static struct frame *open_frame(struct http2 *h)
     return f;
 }
 
-/* The text is complete; has_slice: the block stays until the slice behind it has left. */
+/* Queues the complete text. has_slice: the block stays until the slice behind the text has left. */
 static void queue_text(struct http2 *h, bool has_slice)
 {
     struct frame *f = h->open;
@@ -141,7 +143,10 @@ void http2_add_raw(struct http2 *h, struct out_piece *piece)
 
 /* ---- Pieces --------------------------------------------------------------------------------- */
 
-/* The first piece of the stream is in frames as a whole, or dropped. */
+/*
+ * Removes the stream's first piece, which is in frames as a whole or dropped, and has it released
+ * in order.
+ */
 static void pass_first_on(struct http2_stream *s)
 {
     struct out_piece *p = s->out.first;
@@ -161,7 +166,7 @@ void http2_drop_output(struct http2_stream *s)
         pass_first_on(s);
 }
 
-/* The next n_bytes of the stream's pieces become the content of a frame. */
+/* Makes the next n_bytes of the stream's pieces the content of a frame. */
 static bool add_pieces(struct http2_stream *s, size_t n_bytes)
 {
     while (n_bytes > 0) {
@@ -196,8 +201,8 @@ static nghttp2_nv get_nv(const struct http2_field *f)
 }
 
 /*
- * The fields as nghttp2 wants them, behind what is at first[0..n_before); memory beyond `first` is
- * the caller's to release when *ret_block is not NULL. NULL without memory.
+ * Appends the fields to first[0..n_before), in nghttp2's form, or to a copy of it in a block. The
+ * caller releases *ret_block. NULL: no memory.
  */
 static nghttp2_nv *get_nvs(struct http2 *h, nghttp2_nv first[FIELDS], size_t n_before,
                            const struct http2_field *fields, size_t n_fields, void **ret_block)
@@ -228,7 +233,10 @@ static int submit_trailers(struct http2_stream *s)
     return error;
 }
 
-/* How much of the stream may go into the next frame; the bytes follow by send_content(). */
+/*
+ * Tells nghttp2 how many bytes of the stream go into the next frame. send_content() then adds the
+ * bytes.
+ */
 static ssize_t measure_content(nghttp2_session *ng, int32_t id, uint8_t *buffer, size_t max_bytes,
                                uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -264,7 +272,8 @@ static int send_content(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
 }
 
 /*
- * An answer that is complete before the request: the client need not send the rest (RFC 9113, 8.1).
+ * The last frame of an answer is made. If the request is incomplete, a reset tells the client not
+ * to send the rest (RFC 9113, 8.1).
  */
 static int on_end_made(struct http2 *h, int32_t id)
 {
@@ -292,7 +301,10 @@ static int on_frame_made(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return nghttp2_is_fatal(error) ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
-/* A head that is larger than nghttp2 sends: the client would wait for it. */
+/*
+ * Resets a stream whose head is too large for nghttp2. The client would wait for the head
+ * otherwise.
+ */
 static int on_frame_not_made(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *arg)
 {
     if (frame->hd.type != NGHTTP2_HEADERS || error == NGHTTP2_ERR_STREAM_CLOSED ||
@@ -337,7 +349,7 @@ void http2_commit(struct http2 *h)
 
 /* ---- For handlers --------------------------------------------------------------------------- */
 
-/* Whether nghttp2 still knows the stream, as far as we know. */
+/* Whether nghttp2 may still accept frames of the stream. */
 static bool can_submit(const struct http2_stream *s)
 {
     return s->http2 && !s->closed && !s->reset && !s->http2->failed;
@@ -366,7 +378,7 @@ void http2_stream_respond(struct http2_stream *s, const char *status,
     pool_release(block);
 }
 
-/* There is something to send on the stream again. */
+/* Has nghttp2 ask for the stream's content again. */
 static void resume_stream(struct http2_stream *s)
 {
     int error = 0;

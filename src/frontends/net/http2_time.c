@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long. The connection calls http2_check_time() about once a second:
+ * Times. The connection calls http2_check_time() about once a second. That
  *
- *  - streams whose client has to do something and does not: send the rest of a message, or give a
- *    window for an answer. (The socket of a client that gives no window takes bytes.) They are
- * reset;
- *  - PINGs of ours, to find out whether the client is there;
- *  - the age of the connection. An orderly end takes two GOAWAYs: the first allows all streams, for
- *    the client may have begun some that are still on their way. When the client has seen it, which
- *    the PING behind it tells, the second one names the last stream that will be served.
+ *  - resets streams that the client holds up: it does not send the rest of a message, or gives no
+ *    window for an answer (a socket takes bytes even then);
+ *  - sends PINGs, to find out whether the client is there;
+ *  - ends connections that have reached their age.
+ *
+ * An orderly end takes two GOAWAYs. The first one allows all streams, since the client may have
+ * begun streams whose frames are still under way. A PING behind the first GOAWAY shows when the
+ * client has seen it. Then the second GOAWAY names the last stream that is served.
  *
  * Thread: the loop's.
  */
@@ -23,7 +24,7 @@ static bool is_time_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
     return limit_ns > 0 && now_ns >= since_ns && now_ns - since_ns >= limit_ns;
 }
 
-/* 90 to 110 % of the age, so that the connections of a burst do not end in a burst. */
+/* Chooses 90 to 110 % of the age, so that connections that began together do not end together. */
 static uint64_t spread_age(struct http2_shared *shared, uint64_t age_ns)
 {
     shared->seed = shared->seed * 6364136223846793005u + 1442695040888963407u;
@@ -41,8 +42,8 @@ void http2_begin_times(struct http2 *h)
 /* ---- Streams -------------------------------------------------------------------------------- */
 
 /*
- * Whether it is the client that holds the stream up. Bytes that the socket has not taken yet are
- * the connection's concern.
+ * Whether the client holds the stream up. The connection itself watches bytes that the socket has
+ * not taken.
  */
 static bool is_held_up_by_client(const struct http2_stream *s)
 {
@@ -79,7 +80,10 @@ static bool is_stalled(struct http2_stream *s, uint64_t now_ns)
     return n_bytes * 1000 < t->min_rate * ms;
 }
 
-/* As if the client had reset it: on_cancel() follows when the frame is made. */
+/*
+ * Resets the stream. on_cancel() follows when the frame is made, as if the client had reset the
+ * stream.
+ */
 static void give_stream_up(struct http2_stream *s)
 {
     http2_check_submit(s->http2, nghttp2_submit_rst_stream(s->http2->ng, NGHTTP2_FLAG_NONE, s->id,

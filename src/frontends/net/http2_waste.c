@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often a client may do what costs us work and carries nothing. For each kind there is one
- * number, the time until which the client has used its share: each event moves it on by 1/per_s of
- * a second. When it is farther ahead of now than `burst` events, the client has done it too often.
- * (That is a bucket of tokens, without the bucket.)
+ * Waste: frames that cost us work and carry nothing. Each kind has one number, the time until which
+ * the client has used its share. Each event moves that time on by 1/per_s of a second. When the
+ * time is more than `burst` such steps ahead of now, the client has wasted too much. (This is a
+ * token bucket, without the bucket.)
  *
- * Frames are counted here and not by nghttp2's callbacks, since it makes none for what it ignores:
- * unknown frames, DATA of streams that are gone. So http2_walk_frames() looks at the 9 bytes in
- * front of each frame, and remembers which streams the client has ended. (nghttp2 could remember
- * them, but would keep each whole.)
+ * Frames are counted here, since nghttp2 calls no callback for frames that it ignores: unknown
+ * frames, and DATA of streams that are gone. http2_walk_frames() reads the 9 bytes of each frame's
+ * head, and remembers the last streams that the client has ended. (nghttp2 could remember such
+ * streams, but would keep each as a whole.)
  *
- * PINGs and WINDOW_UPDATEs are of use to a client that receives: some send one of each for every
- * answer. So each frame with data or headers that we send gives back a little.
+ * A client that receives data needs PINGs and WINDOW_UPDATEs; some clients send one of each for
+ * every answer. So each frame with data or headers that we send pays for two of each.
  *
  * Thread: the loop's.
  */
@@ -65,7 +65,7 @@ void http2_begin_walk(struct http2 *h)
     h->walk = (struct frame_walk){.left = PREFACE_BYTES};
 }
 
-/* The client has ended its side of the stream. */
+/* Remembers that the client has ended its side of the stream. */
 static void note_ended(struct frame_walk *w, uint32_t id)
 {
     w->ended_ids[w->next_ended++ % ENDED_IDS] = id;
@@ -79,7 +79,7 @@ static bool is_ended(const struct frame_walk *w, uint32_t id)
     return is;
 }
 
-/* DATA of a stream that the client has ended is answered with RST_STREAM. */
+/* Counts a DATA frame. DATA of a stream that the client has ended is answered with RST_STREAM. */
 static bool count_data(struct http2 *h, uint32_t id, uint32_t length, bool ends)
 {
     h->credit_bytes -= length;
@@ -95,8 +95,9 @@ static bool count_data(struct http2 *h, uint32_t id, uint32_t length, bool ends)
 }
 
 /*
- * A stream's number is larger than those before it. The numbers that a client has left out are of
- * closed streams, and nghttp2 cannot tell them from streams that were there.
+ * Counts a HEADERS frame. A new stream has a larger number than all before it, and the numbers that
+ * the client has left out count as closed streams. nghttp2 cannot tell those from streams that
+ * existed.
  */
 static bool count_headers(struct http2 *h, uint32_t id, uint8_t flags)
 {
@@ -146,7 +147,7 @@ static bool count_frame(struct http2 *h, const uint8_t head[FRAME_HEAD])
         return http2_count_waste(h, HTTP2_WASTE_PING);
     case NGHTTP2_WINDOW_UPDATE:
         return http2_count_waste(h, HTTP2_WASTE_WINDOW);
-    case NGHTTP2_CONTINUATION: /* nghttp2 has a limit for one head */
+    case NGHTTP2_CONTINUATION: /* nghttp2 limits the frames of one head */
         h->walk.ends_head = head[4] & NGHTTP2_FLAG_END_HEADERS;
         return true;
     default:
@@ -154,7 +155,7 @@ static bool count_frame(struct http2 *h, const uint8_t head[FRAME_HEAD])
     }
 }
 
-/* Bytes of the next frame's head; returns how many were used. */
+/* Takes bytes of the next frame's head. Returns the number of bytes used. */
 static size_t take_frame_head(struct frame_walk *w, const char *bytes, size_t n_bytes)
 {
     size_t n = MIN(n_bytes, (size_t)(FRAME_HEAD - w->n_head));

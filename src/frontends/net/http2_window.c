@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows, as promises of memory. A client should be allowed to send
+ * Windows, as promises of memory. A client is to be allowed to send
  *
  *      of a stream:  its window, less what came unexpected and is not taken, and all expected bytes
  *      at all:       the same of the connection, with the sums over its streams
  *
- * Since the expected bytes are allowed for in both, one message never waits for another that is
- * half there. What the client may send at present is nghttp2's to know; `credit_bytes` is at most
- * that, and spares asking for each frame. A WINDOW_UPDATE leaves when a client could be held up: a
- * small request causes none, and the connection's comes every 8 MiB.
+ * Both include the expected bytes, so one message never waits for another that is incomplete.
+ * nghttp2 knows how many bytes the client may send at present. `credit_bytes` is at most that
+ * number, and saves a question to nghttp2 for each frame. A WINDOW_UPDATE is sent before the window
+ * holds the client up: a small request causes none, and that of the connection comes every 8 MiB.
  *
- * nghttp2 gives back padding, and the DATA of streams that are gone, by itself, but late. Computing
- * the increment from what it says makes good for either.
+ * nghttp2 itself refills the window for padding and for DATA of streams that are gone, but late.
+ * Increments are computed from nghttp2's window, so they are right in either case.
  *
  * Thread: the loop's.
  */
@@ -45,7 +45,7 @@ void http2_data_came(struct http2_stream *s, size_t n_bytes)
     s->moved_bytes += n_bytes;
 }
 
-/* What the client should be allowed to send. */
+/* The number of bytes that the client is to be allowed to send. */
 static int64_t get_due(size_t window_bytes, uint64_t untaken_bytes, uint64_t expected_bytes)
 {
     uint64_t due = window_bytes - MIN((uint64_t)window_bytes, untaken_bytes) + expected_bytes;
@@ -66,7 +66,10 @@ void http2_refill(struct http2 *h)
     h->credit_bytes = due;
 }
 
-/* Before the client has our SETTINGS it does not know of the larger window of its streams. */
+/*
+ * The stream's window as nghttp2 has it. Before the client has acknowledged our SETTINGS, it still
+ * has to learn of the larger window of its streams.
+ */
 static int64_t ask_stream_credit(const struct http2_stream *s)
 {
     const struct http2 *h = s->http2;
@@ -149,7 +152,10 @@ void http2_stream_await_turn(struct http2_stream *s)
     list_push(&shared->turns, &s->turn);
 }
 
-/* The stream leaves the line when it got memory or has no more time. */
+/*
+ * Gives the first stream its turn. The stream leaves the line when it got memory or its time is
+ * over.
+ */
 static bool give_turn(struct http2_stream *s, uint64_t now_ns)
 {
     uint64_t limit_ns = s->env->times->turn_ns;

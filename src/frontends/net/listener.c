@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing run on the thread that starts and stops the service, before its workers
- * accept and after they accept no more. Accepting is in acceptor.c.
+ * Opening and closing listening sockets; acceptor.c accepts connections. Thread: the one that
+ * starts and stops the service, while no worker accepts.
  */
 #include "frontends/net/listener.h"
 
@@ -22,7 +22,7 @@ enum {
     FREE_PORT_TRIES = 16,
 };
 
-/* What opening a socket on one address came to. */
+/* The result of opening a socket on one address. */
 enum opened { OPENED, OPENED_NO_SUCH_ADDRESS, OPENED_IN_USE, OPENED_ERROR };
 
 /* Binds and listens; errno says why not. */
@@ -47,7 +47,7 @@ static enum opened open_socket(const struct addrinfo *ai, bool reuse_port, int *
                                   : OPENED_ERROR;
 }
 
-/* The port is in the same place of both kinds of address, and nothing else comes here. */
+/* Addresses are IPv4 or IPv6, and both have a port. */
 static in_port_t *port_of(struct sockaddr *address)
 {
     if (address->sa_family == AF_INET6)
@@ -70,7 +70,7 @@ static int bound_port(int fd)
     return ntohs(*port_of((struct sockaddr *)&name));
 }
 
-/* A hosts file may say the same twice. */
+/* Whether an earlier address is the same: a hosts file may name one twice. */
 static bool came_before(const struct addrinfo *first, const struct addrinfo *ai)
 {
     for (; first != ai; first = first->ai_next) {
@@ -87,7 +87,10 @@ static void close_all(struct listener *l)
         close(l->fds[--l->n_sockets]);
 }
 
-/* A socket on each address, all on the port that the first one has got; none if one fails. */
+/*
+ * Opens a socket on each address, all on the port of the first one. Leaves no socket open if one
+ * fails.
+ */
 static enum opened open_sockets(struct listener *l, struct addrinfo *found, bool reuse_port)
 {
     enum opened result = OPENED_NO_SUCH_ADDRESS;
@@ -186,7 +189,7 @@ void listener_close(struct listener *l)
     close_all(l);
 }
 
-/* The lowest number of a descriptor that is not for connections. */
+/* The lowest descriptor that is reserved for other uses than connections. */
 static int first_reserved_fd(unsigned int n_reserved_fds)
 {
     struct rlimit limit;

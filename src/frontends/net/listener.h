@@ -48,7 +48,7 @@ struct listener {
  *           not have are skipped, as long as one is left.
  * @port     0 for any free port
  * Errors:   STATUS_UNAVAILABLE  Socket 'a:p' already in use
- *           STATUS_INVALID_ARG  the address is not one, or has more than LISTENER_MAX_SOCKETS
+ *           STATUS_INVALID_ARG  the address is invalid, or has more than LISTENER_MAX_SOCKETS
  *                               addresses
  */
 NODISCARD struct status *listener_open(struct listener *l, const char *address, int port,
@@ -61,8 +61,8 @@ NODISCARD struct status *listener_open(struct listener *l, const char *address, 
 unsigned int listener_reserve(void);
 
 /*
- * listener_serve - says who will have the connections; acceptor_start() on each of their loops
- * follows.
+ * listener_serve - sets the services that get the connections. acceptor_start() on each of their
+ * loops follows.
  *
  * @max_conns       the most connections at one time; 0: no limit
  * @n_reserved_fds  descriptors that connections must not use
@@ -71,7 +71,7 @@ void listener_serve(struct listener *l, struct worker_service *services, unsigne
                     unsigned int max_conns, unsigned int n_reserved_fds);
 
 /*
- * listener_shut - from now on no client can connect, whatever each loop does.
+ * listener_shut - ends listening at once: no further client can connect, even while a loop is busy.
  *
  * Thread: any, until listener_close().
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workers are started one after the other and ended all at once. The array is as long as it may
- * become, so that a worker stays at its address.
+ * Workers are started one after the other and ended together. The array has room for max_threads
+ * from the start, so that a worker keeps its address.
  *
  * Thread: those that start and stop services, one at a time.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops that several services share: workers with their threads, and what each loop has for all
- * of them. A service (server.h) listens on as many of them as it wants; its connections then stay
- * on theirs. The loops run from loops_new() on and end with the last reference.
+ * The loops that several services share: workers with their threads, and a context for each loop. A
+ * service (server.h) listens on as many of the loops as it wants; a connection stays on its loop.
+ * The loops run from loops_new() on and end with the last reference.
  */
 #ifndef CONCH_FRONTENDS_NET_LOOPS_H
 #define CONCH_FRONTENDS_NET_LOOPS_H
@@ -14,7 +14,10 @@ struct loops_options {
     unsigned int n_threads;   /* to begin with; at least 1 */
     unsigned int max_threads; /* the most that loops_grow() may ask for; 0: n_threads */
     struct budget *budget;    /* of what connections keep; NULL: the loops make one */
-    /* What a loop has for all services: made before its thread runs, freed after it. Optional. */
+    /*
+     * The context of a loop, for all services: made before its thread runs, freed after it.
+     * Optional.
+     */
     void *(*ctx_new)(void *arg, struct loop *loop);
     void (*ctx_free)(void *ctx);
     void *ctx_arg;
@@ -32,7 +35,7 @@ struct loops {
     /* The threads that start and stop services, one at a time. */
     unsigned int refs;
     unsigned int n_workers; /* with a thread */
-    struct worker *workers; /* max_threads; those beyond n_workers are nothing yet */
+    struct worker *workers; /* room for max_threads; the first n_workers are initialised */
 };
 
 /*
@@ -43,9 +46,9 @@ struct loops {
 NODISCARD struct status *loops_new(const struct loops_options *o, struct loops **ret);
 
 /*
- * loops_grow - starts more of them, until there are n_threads, or max_threads.
+ * loops_grow - starts more loops, until there are n_threads, or max_threads.
  *
- * Errors: as loops_new(); those that have been started stay
+ * Errors: as loops_new(); loops that were started stay
  */
 NODISCARD struct status *loops_grow(struct loops *l, unsigned int n_threads);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A singly linked list: pieces leave at the front only. A piece is out of the queue before its
- * release is called, since that may free it.
+ * A singly linked list: pieces leave at the front only. A piece is removed before its release is
+ * called, since the release may free the piece. Thread: the loop's.
  */
 #include "frontends/net/out_queue.h"
 
@@ -49,7 +49,7 @@ void out_queue_sent(struct out_queue *q, size_t n_bytes)
     }
     if (n_bytes == 0)
         return;
-    BUG_ON(!p); /* more than there was */
+    BUG_ON(!p); /* more bytes than the queue had */
     p->bytes += n_bytes;
     p->n_bytes -= n_bytes;
     q->n_bytes -= n_bytes;

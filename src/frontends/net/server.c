@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stopping is most of this file. A loop may be inside a model and not answer, so ask_all() asks
- * all loops at once, and a tally for each worker holds its answer. wait_for_departures() asks
- * again whenever `left` says that a connection or an exchange is gone. Loops may be shared, so a
- * service attaches to each by a call on its thread, and detaches likewise.
+ * Most of this file stops services. A loop may be inside a model and not answer, so ask_all() asks
+ * all loops at once, and a tally for each worker holds its answer. wait_for_departures() asks again
+ * whenever `left` is signalled, since a connection or an exchange is gone. Loops may be shared, so
+ * a service attaches to each loop by a call on its thread, and detaches likewise.
  *
  * Threads: start and stop run on the caller's; attach(), drain_service(), count_left(), cut_off()
  * and detach() on the worker's; on_left() on any worker's. mu guards n_left only.
@@ -19,13 +19,16 @@
 
 enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
 
-/* A loop that runs has this much time to do what it is told, even when the deadline is over. */
+/* A loop that is not stuck gets this much time for a call, even after the deadline. */
 #define LAST_WORD_NS (100 * NS_PER_MS)
 
-/* A loop that has begun to run and does not attach a service has no part in it. */
+/* A service whose loops do not attach within this time fails to start. */
 #define ATTACH_NS (60 * NS_PER_S)
 
-/* What start and stop know of one worker; written by the worker, in a call that they wait for. */
+/*
+ * The start's and the stop's record of one worker. The worker writes it, in a call that start or
+ * stop waits for.
+ */
 struct tally {
     struct net_server *server;
     struct worker_service *service;
@@ -33,7 +36,7 @@ struct tally {
     struct status *st; /* of attach() */
     unsigned int n_conns, n_exchanges, n_cut;
     bool attached;
-    bool answered; /* the last call; if not, n_conns is what the counter says */
+    bool answered; /* the last call; if not, n_conns is worker.n_conns */
     struct worker_call *call;
     struct message begin_stop;
     atomic_bool begin_stop_posted;
@@ -45,7 +48,7 @@ struct net_server {
     void (*ctx_free)(void *handler_ctx);
     bool (*goes_on)(void *handler_arg);
     void *handler_arg;
-    atomic_bool goes_on_now; /* what it has said before the loops were asked */
+    atomic_bool goes_on_now; /* the result of goes_on() for the calls that follow */
     struct listener listener;
     struct loops *loops;
     unsigned int n_services;         /* with an env: one for each worker that it uses */
@@ -53,7 +56,7 @@ struct net_server {
     struct tally *tallies;           /* as many */
 
     struct mutex mu;
-    struct cond left;    /* a worker has less under way than before */
+    struct cond left;    /* a connection or an exchange is gone */
     unsigned int n_left; /* under mu: how often */
 };
 
@@ -87,7 +90,10 @@ static void on_left(void *arg)
     mutex_unlock(&s->mu);
 }
 
-/* The loops of others go on: nothing of the service may be left on them. */
+/*
+ * Frees the service. Shared loops go on, so no connection and no exchange of the service may be
+ * left on them.
+ */
 static void free_server(struct net_server *s)
 {
     listener_close(&s->listener);
@@ -109,8 +115,8 @@ static void free_server(struct net_server *s)
 static void attach(struct worker *w, void *arg);
 
 /*
- * A loop may be inside a model that executes on it and does not come back. So whatever is asked of
- * the loops is asked of all of them at once, and waited for as long as there is time.
+ * Calls fn on all workers and waits until the deadline. All calls are posted before the first wait,
+ * since a model that executes on a loop may never return.
  */
 static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
 {
@@ -146,7 +152,7 @@ static void accept_connections(struct worker *w, void *arg)
     t->st = acceptor_start(&t->acceptor, t->service);
 }
 
-/* Whatever has come meanwhile goes, too. */
+/* Closes all connections of the service, including those that came meanwhile. */
 static void detach(struct worker *w, void *arg)
 {
     struct tally *t = arg;
@@ -253,7 +259,7 @@ int net_server_port(const struct net_server *s)
 
 /* ---- Stopping ------------------------------------------------------------------------------- */
 
-/* With each call that a loop comes to: first all that is idle, later what has become so. */
+/* Closes the connections that are idle. Each later call closes those that became idle since. */
 static void drain_service(struct tally *t)
 {
     struct net_env *env = t->service->env;
@@ -304,7 +310,7 @@ static void ask_what_goes_on(struct net_server *s)
     atomic_store_explicit(&s->goes_on_now, goes_on, memory_order_relaxed);
 }
 
-/* Of all workers. */
+/* The sum over all workers. */
 static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
 {
     struct tally sum = {.answered = true};
@@ -317,23 +323,26 @@ static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
         sum.n_cut += t->n_cut;
         sum.answered &= t->answered;
     }
-    if (sum.answered) /* so none accepts any more */
+    if (sum.answered) /* so no worker accepts any more */
         listener_close(&s->listener);
     return sum;
 }
 
-/* Waits until all is gone. Each look is exact; a departure after it is an event that ends the wait
- * for the next one. */
+/*
+ * Waits until no connection and no exchange is left. Each count is exact; a departure after it ends
+ * the wait before the next count.
+ */
 static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick)
 {
     uint64_t tick_ns = on_tick ? monotonic_ns() : deadline_ns;
     for (;;) {
-        /* Read before the look, so that no departure during it is missed. */
+        /* Read before the count, so that no departure during the count is missed. */
         mutex_lock(&s->mu);
         unsigned int seen = s->n_left;
         mutex_unlock(&s->mu);
-        /* Not until the deadline: while one loop is stuck inside a model, the others' connections
-         * still leave, and the ticks go on. LAST_WORD_NS keeps this from spinning. */
+        /* The count must not wait until the deadline: while one loop is stuck inside a model,
+         * connections of other loops still end, and the ticks go on. LAST_WORD_NS keeps this from
+         * spinning. */
         struct tally t =
             tally_workers(s, MIN(deadline_ns, MAX(tick_ns, monotonic_ns() + LAST_WORD_NS)));
         uint64_t now_ns = monotonic_ns();
@@ -345,7 +354,7 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
             tick_ns += NS_PER_S;
         }
         if (!t.answered)
-            continue; /* the next look is what waits, for this loop, too */
+            continue; /* the next count waits for this loop, too */
         mutex_lock(&s->mu);
         if (s->n_left == seen)
             cond_wait_until(&s->left, &s->mu, MIN(tick_ns, deadline_ns));
@@ -372,7 +381,10 @@ void net_server_begin_stop(struct net_server *s)
     }
 }
 
-/* No loop accepts any more, and all that was accepted has arrived: see count_left(). */
+/*
+ * Detaches the service from all loops. No loop accepts any more, and all accepted connections have
+ * arrived: see count_left().
+ */
 static bool detach_all(struct net_server *s, uint64_t deadline_ns)
 {
     bool answered = true;
@@ -395,7 +407,7 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
         *ret_end = NET_STUCK;
         return MAX(t.n_cut + t.n_conns, 1u);
     }
-    if (t.n_exchanges > 0) { /* still with the handler, whose answers come to these loops */
+    if (t.n_exchanges > 0) { /* the handler's answers still come to these loops */
         *ret_end = NET_KEPT;
         return MAX(t.n_cut, t.n_exchanges);
     }

@@ -18,8 +18,8 @@ struct net_options {
     const char *address;
     int port;
     bool reuse_port;
-    struct loops *loops;         /* which it shares; NULL: its own */
-    unsigned int n_threads;      /* at least 1; of shared loops, the first that there are */
+    struct loops *loops;         /* loops to share; NULL: the service has its own */
+    unsigned int n_threads;      /* at least 1; of shared loops, the first ones */
     unsigned int max_conns;      /* 0: limited by descriptors only */
     unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
     struct net_timeouts timeouts;
@@ -43,7 +43,10 @@ struct net_options {
 
 struct net_server;
 
-/* net_options_init - sets the defaults; members that are NULL then must be set, unless optional. */
+/*
+ * net_options_init - sets the defaults. The caller must set the members that are then NULL, unless
+ * they are optional.
+ */
 void net_options_init(struct net_options *o);
 
 /*
@@ -66,9 +69,9 @@ enum net_end {
 };
 
 /*
- * net_server_begin_stop - stops accepting, and has all loops end the connections on which nothing
- * is in progress. Does not wait: several services that stop together first all begin to, then each
- * is waited for by net_server_stop().
+ * net_server_begin_stop - stops accepting, and has all loops close the connections on which nothing
+ * is in progress. Does not wait. Several services that stop together first all begin to stop; then
+ * net_server_stop() waits for each.
  *
  * Thread: any but a worker's.
  */
@@ -79,11 +82,11 @@ void net_server_begin_stop(struct net_server *s);
  * Ends the service's own loops, too. Connections of which exchange_goes_on() was called stay while
  * net_options.goes_on() returns true.
  *
- * Thread: any but a worker's. Blocks until the deadline (monotonic) at most, and then some tenths
- * of a second more, in which the loops close what is left.
+ * Thread: any but a worker's. Blocks at most until the deadline (monotonic), and then for some
+ * tenths of a second, in which the loops close the connections that are left.
  * @on_tick  called at once and then every second, as long as connections are left; optional
  * @ret_end  whether s was freed
- * Returns   the number of connections that were cut off, or of those on a loop that does not answer
+ * Returns the number of connections that were cut off, or that are on a loop that does not answer
  */
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
                              enum net_end *ret_end);

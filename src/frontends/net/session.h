@@ -3,7 +3,8 @@
  * A session is what a protocol makes of the bytes of one connection. conn.h has the socket,
  * readiness and times; it drives the session by the protocol's table of functions. The session
  * makes no system call, so that tests and fuzzers run exactly the code that sockets run: bytes in,
- * events out to the frontend, bytes out by way of the out-queue. http1.h is one, HTTP/2 another.
+ * events out to the frontend, bytes out by way of the out-queue. http1.h and http2.h are the two
+ * protocols.
  *
  *      socket ──read_space, received, end_input──► session ──► the frontend's handler
  *      socket ◄──────── out-queue ◄──queue_output── session ◄── answers
@@ -35,25 +36,25 @@ struct session;
 struct net_env {
     /* Constant once there are sessions. */
     const struct protocol *protocol;
-    void *loop_ctx;        /* what all services on the loop share (loops.h) */
+    void *loop_ctx;        /* the context that all services on the loop share (loops.h) */
     void *handler_ctx;     /* the handler's own data of this loop */
     struct pool *pool;     /* bodies, outputs */
     struct budget *budget; /* the pool's; NULL: none */
     struct loop *loop;     /* NULL in tests without one */
-    char *scratch;         /* sockets are read into it; hot in the cache */
+    char *scratch;         /* sockets are read into this buffer; hot in the cache */
     size_t scratch_bytes;
 
     /* Requests that may begin in this iteration, of all services; NULL: without limit. */
     unsigned int *requests_left;
     unsigned int n_used; /* exchanges, or calls, that are not over */
     /*
-     * Called when the budget has no room for a body that has begun. Frees memory of other
-     * connections; true: there is room now. Optional.
+     * Frees memory of other connections when the budget has no room for a body that has begun.
+     * Returns whether there is room now. Optional.
      */
     bool (*make_room)(void *arg, struct session *for_whom, size_t bytes);
     void *make_room_arg;
-    void (*on_space)(struct session *s); /* it wants input again. Optional. */
-    bool draining; /* the service stops: what is under way is answered, and nothing begins … */
+    void (*on_space)(struct session *s); /* the session wants input again. Optional. */
+    bool draining; /* the service stops: requests in progress are answered, and none begins … */
     bool goes_on;  /* … unless the client may have begun something to end */
     /* Called when a connection, an exchange or a call is gone, while draining. Optional. */
     void (*on_left)(void *arg);
@@ -70,14 +71,14 @@ static inline void net_env_left(const struct net_env *env)
 /* The part of a session that its connection knows; the first member of the protocol's struct. */
 struct session {
     const struct protocol *protocol;
-    void (*on_output)(struct session *s); /* there is something to send; may be called often */
+    void (*on_output)(struct session *s); /* it has something to send; may be called often */
     struct out_queue out;
-    bool paused;       /* what was received waits for a later iteration: resume() */
-    bool large_output; /* what is to be sent is so large that it leaves at once */
-    bool discards;     /* bytes came, or may come, that are not read: see the end in conn.c */
+    bool paused;       /* received bytes wait for a later iteration: resume() */
+    bool large_output; /* the output is so large that it is sent at once */
+    bool discards;     /* bytes came, or may come, that are not read: linger_or_close() in conn.c */
 };
 
-/* Why a connection refuses what its client sends. */
+/* Why a connection refuses its client's input. */
 enum session_refusal {
     REFUSAL_HEAD_TIME, /* a head has taken too long, … */
     REFUSAL_BODY_TIME, /* … a body */
@@ -85,74 +86,79 @@ enum session_refusal {
     REFUSAL_MEMORY,    /* the budget is short */
 };
 
-/* What a client has begun to send and must go on with. */
+/* The input that a client has begun and must complete. */
 struct session_input {
     enum { INPUT_NONE, INPUT_HEAD, INPUT_BODY } kind;
     uint64_t number;  /* tells one request from the next */
-    bool awaits_us;   /* it is not the client who is slow: it wants no input for now */
+    bool awaits_us;   /* the session wants no input for now, so the client is not slow */
     bool is_only_one; /* no other request is in progress */
 };
 
 struct protocol {
     size_t session_bytes; /* of the protocol's struct around a struct session */
 
-    /* begin - makes a session; everything was zero, but for on_output. */
+    /* Begins a session. All members are zero, but for protocol and on_output. */
     void (*begin)(struct session *s, struct net_env *env);
-    /* abort - the connection is gone: what is under way is cancelled, the out-queue dropped. */
+    /*
+     * Ends a session whose connection is gone: cancels requests in progress and drops the
+     * out-queue.
+     */
     void (*abort)(struct session *s);
 
     /* ---- Reading ---- */
 
     /* Whether bytes may be read now. A change to true while nothing comes: net_env.on_space(). */
     bool (*wants_input)(const struct session *s);
-    /* Where to put the next bytes: 1 or 2 pieces; 0 unless it wants input. */
+    /* Says where to put the next bytes: 1 or 2 pieces; 0 unless the session wants input. */
     int (*read_space)(struct session *s, struct iovec space[2]);
-    /* n_bytes were put there. */
+    /* Processes n_bytes, which were put there. */
     void (*received)(struct session *s, size_t n_bytes);
-    /* In a later iteration: goes on with what it had to put off; harmless without any. */
+    /* Goes on in a later iteration with bytes that had to wait; harmless without any. */
     void (*resume)(struct session *s);
     /* The client sends no more, and all that it has sent was received. */
     void (*end_input)(struct session *s);
     /*
-     * The bytes that the body being received still lacks, as far as they can be read straight to
-     * their place; 0 outside of one.
+     * The bytes that the body being received still lacks, if they can be read straight to their
+     * place; 0 outside of such a body.
      */
     uint64_t (*body_left)(const struct session *s);
 
     /* ---- Writing ---- */
 
-    /* Queues what may leave now. Called before each write, so also after each release. */
+    /*
+     * Queues the output that may leave now. Called before each write, so also after each release.
+     */
     void (*queue_output)(struct session *s);
     /*
-     * Finds out whether a client that has closed its sending side still reads: sends ahead what it
-     * may. Optional.
+     * Finds out whether a client that has closed its sending side still reads, by sending what may
+     * be sent ahead. Optional.
      */
     void (*probe)(struct session *s);
 
     /* ---- States, asked for by times and shortages ---- */
 
-    /* Nothing is due to the client, and nothing will be: the connection can be closed. */
+    /* The client gets nothing more: the connection can be closed. */
     bool (*is_over)(const struct session *s);
-    /* Nothing is in progress: the connection may be closed for want of use. */
+    /* Nothing is in progress: the connection may be closed as idle. */
     bool (*is_idle)(const struct session *s);
     void (*get_input)(const struct session *s, struct session_input *ret_input);
-    /* The bytes that it keeps of requests and replies, complete or not. */
+    /* The bytes that the session keeps of requests and replies, complete or not. */
     size_t (*weigh)(const struct session *s);
 
     /* ---- Ends ---- */
 
-    /* Takes no more input: answers with an error if it can, and is over soon. */
+    /* Takes no more input, answers with an error if possible, and is over soon. */
     void (*refuse)(struct session *s, enum session_refusal why);
     /* The service begins to stop (net_env.draining), or goes_on has changed. Optional. */
     void (*drain)(struct session *s);
     /*
-     * About once a second: times of the protocol's own. May send, or refuse; is_over() is asked
+     * Checks the protocol's own times, about once a second. May send or refuse; is_over() is called
      * afterwards. Optional.
      */
     void (*check_time)(struct session *s, uint64_t now_ns);
     /*
-     * When it has to be asked at the latest; UINT64_MAX when once a second will do. Asked for after
-     * bytes have come or gone. Optional.
+     * The latest time of the next check_time(); UINT64_MAX when once a second suffices. Called
+     * after bytes have come or left. Optional.
      */
     uint64_t (*get_next_ns)(const struct session *s);
 
@@ -163,11 +169,11 @@ struct protocol {
      * both are copied or outlive it. NULL when memory is exhausted.
      */
     struct net_env *(*env_new)(const struct net_env *members, const void *settings);
-    /* Nothing may be in use. */
+    /* Frees the environment; no session and no exchange may be in use. */
     void (*env_free)(struct net_env *env);
-    /* Frees some of what was not used since the last call; true when few is left. */
+    /* Frees some of the memory that was not used since the last call; true when little is left. */
     bool (*settle)(struct net_env *env);
-    /* Frees all that is not in use. */
+    /* Frees all memory that is not in use. */
     void (*trim)(struct net_env *env);
 };
 

@@ -16,7 +16,7 @@ struct span {
 /* span_is - whether the span equals the text, regardless of letter case. */
 bool span_is(struct span s, const char *text);
 
-/* A fault after which a connection cannot go on: the last reply before it is closed. */
+/* A fault after which a connection cannot go on. It is the last reply before the close. */
 struct http_fault {
     int status;       /* 400, 408, 413, 431, 501, 503, 505 */
     const char *text; /* constant */

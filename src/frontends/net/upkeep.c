@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker does beside the events of its connections, one part after the other: it gives up
- * connections when the budget is short, looks at all of them about once a second, shares the bytes
+ * The work of a worker besides the events of its connections. It gives up connections when the
+ * budget is short. It checks the times of all connections about once a second. It shares the bytes
  * and requests of a loop iteration between them, and closes idle ones when descriptors are short.
  *
  * Thread: the worker's; only on_short() and upkeep_ask_close_idle() run on others. Walks of `conns`
@@ -18,7 +18,7 @@
 
 /* ---- A short budget ------------------------------------------------------------------------- */
 
-/* The connection that is the greatest burden; NULL when there is none beyond least. */
+/* Finds the connection that is the greatest burden; NULL when none is above least. */
 static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_t least,
                                     const struct session *except)
 {
@@ -35,7 +35,7 @@ static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_
     return found;
 }
 
-/* The greatest burden, and what is half as great or more: a look at all for many of them. */
+/* Evicts the connections whose burden is more than half of c's, so that one walk evicts many. */
 static void evict_worst(struct worker *w, bool only_stalled, const struct conn *c,
                         bool (*needed)(struct worker *w))
 {
@@ -62,7 +62,7 @@ static bool is_exceeded(struct worker *w)
     return budget_is_exceeded(w->memory) && budget_is_heaviest(w->memory, &w->member);
 }
 
-/* What the member tells the others: the greatest burden here. */
+/* Reports the greatest burden of this worker to the budget. */
 static void report_burden(struct worker *w)
 {
     bool stalled;
@@ -72,8 +72,8 @@ static void report_burden(struct worker *w)
 }
 
 /*
- * Gives up whoever stands still, as long as others are refused for that; then, as long as small
- * requests alone go beyond the limit, the greatest burden of all loops.
+ * Evicts stalled connections while the budget lacks memory. Then, while small requests alone exceed
+ * the limit, evicts the greatest burden of all loops.
  */
 static void relieve_memory(struct worker *w)
 {
@@ -98,7 +98,7 @@ static void trim_services(struct worker *w)
 static void on_shortage(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, shortage);
-    atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
+    atomic_store(&w->shortage_posted, false); /* before the work: a later shortage posts again */
     trim_services(w);
     pool_trim(w->pool, 0);
     relieve_memory(w);
@@ -111,7 +111,10 @@ static void on_short(struct budget_member *m)
         loop_post(&w->loop, &w->shortage);
 }
 
-/* A body under way cannot grow: those go that are a greater burden than its connection. */
+/*
+ * Makes room for a body in progress that cannot grow: evicts connections that are a greater burden
+ * than its own.
+ */
 static bool make_room_for_body(void *arg, struct session *for_whom, size_t bytes)
 {
     struct worker *w = arg;
@@ -150,7 +153,7 @@ static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
     uint64_t now_ns = loop_now_ns(&w->loop);
-    log_flush(); /* repeats are told within a second */
+    log_flush(); /* repeated log lines are written within a second */
     w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
     w->swept_ns = now_ns;
     check_conn_times(w, now_ns);
@@ -165,7 +168,10 @@ static void on_sweep(struct timer *t)
 
 /* ---- Iterations ------------------------------------------------------------------------------ */
 
-/* Each has one portion, in the order in which they came; who had none this time comes first. */
+/*
+ * Gives each ready connection one portion, in their order. Connections that had none in this
+ * iteration come first in the next one.
+ */
 static void on_go_on(struct loop_work *work)
 {
     struct worker *w = CONTAINER_OF(work, struct worker, go_on);
@@ -193,9 +199,9 @@ static bool used_before(const struct heap_node *a, const struct heap_node *b)
 }
 
 /*
- * NULL when none is idle. A rank may be older than the last use, which keeps the heap out of the
- * way of requests. So the top is the one if its rank is true; if not it gets a true one, and there
- * is another top.
+ * Finds the connection that has been idle for longest; NULL when none is idle. A rank may be older
+ * than the last use, so that requests need not update the heap. The top is the answer if its rank
+ * is up to date. Otherwise the top gets an up-to-date rank, and there is another top.
  */
 static struct conn *longest_idle(struct worker *w)
 {
@@ -207,7 +213,7 @@ static struct conn *longest_idle(struct worker *w)
         if (idle && conn_active_ns(c) <= c->ranked_ns)
             return c;
         if (!idle && c->ranked_ns >= now_ns)
-            return NULL; /* all have been looked at */
+            return NULL; /* all connections have been checked */
         heap_remove(&w->by_use, top);
         c->ranked_ns = idle ? conn_active_ns(c) : now_ns;
         heap_push(&w->by_use, top);
@@ -215,7 +221,10 @@ static struct conn *longest_idle(struct worker *w)
     return NULL;
 }
 
-/* When the longest idle one became idle; none: those that are busy will be idle later than now. */
+/*
+ * The time at which the longest idle connection became idle. Without one it is now, since a busy
+ * connection becomes idle later.
+ */
 static uint64_t idle_since(struct worker *w, const struct conn *longest)
 {
     return longest ? conn_active_ns(longest) : loop_now_ns(&w->loop);
@@ -230,7 +239,7 @@ unsigned int upkeep_close_idle(struct worker *w, unsigned int n, uint64_t before
         n_closed++;
     }
     atomic_store_explicit(&w->idle_since_ns, idle_since(w, c), memory_order_relaxed);
-    /* What another loop has asked for may be these. */
+    /* These connections count for a request of another loop, too. */
     unsigned int n_asked = atomic_load_explicit(&w->n_to_close, memory_order_relaxed);
     atomic_store_explicit(&w->n_to_close, n_asked - MIN(n_asked, n_closed), memory_order_relaxed);
     return n_closed;
@@ -241,7 +250,7 @@ static void on_close_idle(struct message *m)
     struct worker *w = CONTAINER_OF(m, struct worker, close_idle);
     (void)upkeep_close_idle(w, atomic_load_explicit(&w->n_to_close, memory_order_relaxed),
                             atomic_load_explicit(&w->close_before_ns, memory_order_relaxed));
-    atomic_store(&w->close_idle_posted, false); /* after the close: what follows needs one more */
+    atomic_store(&w->close_idle_posted, false); /* after the close: a later shortage posts again */
 }
 
 void upkeep_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)

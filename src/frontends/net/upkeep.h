@@ -34,14 +34,14 @@ void upkeep_serve_no_more(struct worker_service *s);
  * those that have been idle for longest. Updates idle_since_ns.
  *
  * Thread: the worker's.
- * Returns the number of closed connections. If that is less than n, connections of another worker
- * may be the ones to close
+ * Returns the number of closed connections. If that is less than n, another worker may have
+ * connections that were idle for longer
  */
 unsigned int upkeep_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
 /*
- * upkeep_ask_close_idle - has the worker's thread do that soon. A second request before that is
- * ignored. Thread: any.
+ * upkeep_ask_close_idle - has the worker's thread call upkeep_close_idle() soon. A second request
+ * before that call is ignored. Thread: any.
  */
 void upkeep_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 

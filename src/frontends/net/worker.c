@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker's connections as far as the worker counts them, what a loop iteration may still do,
- * start and stop, and calls of other threads. What it does with its connections: upkeep.c.
+ * The list of a worker's connections, the budget of a loop iteration, start and stop, and calls of
+ * other threads. upkeep.c has the work on the connections.
  *
  * Thread: the worker's; worker_post(), worker_await() and the functions of start and stop run on
  * others.
@@ -22,8 +22,9 @@ enum {
 };
 
 /*
- * Of reading bodies, besides the bytes: the first byte in new memory has the kernel clear 2 MiB.
- * With 64 bodies of 32 MiB that began together single reads took 7 to 11 ms for that.
+ * The time that an iteration may read bodies, besides the limit of bytes. The first byte in new
+ * memory makes the kernel clear 2 MiB. With 64 bodies of 32 MiB that began together, single reads
+ * took 7 to 11 ms for that.
  */
 #define ITERATION_NS (5 * NS_PER_MS)
 
@@ -130,7 +131,7 @@ void worker_stop(struct worker *w)
 
 void worker_done(struct worker *w)
 {
-    budget_detach(w->memory, &w->member); /* before the last messages are delivered */
+    budget_detach(w->memory, &w->member); /* before loop_done() delivers the last messages */
     loop_done(&w->loop);
     mem_free(w->scratch);
     pool_free(w->pool);
@@ -199,7 +200,7 @@ bool worker_await(struct worker_call *call, uint64_t deadline_ns)
             call->stage = CALL_GIVEN_UP;
     }
     bool given_up = call->stage == CALL_GIVEN_UP;
-    while (call->stage == CALL_RUNS) /* it is ours, and never waits */
+    while (call->stage == CALL_RUNS) /* the function is ours, and never blocks */
         cond_wait(&call->over, &call->mu);
     mutex_unlock(&call->mu);
     if (given_up)

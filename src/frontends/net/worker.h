@@ -32,20 +32,20 @@ struct net_timeouts {
 };
 
 /*
- * The work that one iteration of the loop may do, so that a health check never waits for more than
- * this. Bytes of bodies are read after all other work of the iteration.
+ * The most work of one iteration of the loop: a health check never waits for more. Bytes of bodies
+ * are read after all other work of the iteration.
  */
 struct net_budget {
     size_t portion_bytes;   /* for one connection */
     size_t iteration_bytes; /* for all connections */
-    unsigned int requests;  /* requests that may begin; as many again after all other work */
+    unsigned int requests;  /* requests that may begin; as many again after the other work */
 };
 
 struct worker {
     /* Set by worker_init(), constant afterwards. */
-    struct budget *memory; /* counts everything that connections keep */
+    struct budget *memory; /* counts all memory that connections keep */
     struct pool *pool;
-    char *scratch; /* sockets are read into it */
+    char *scratch; /* sockets are read into this buffer */
     size_t scratch_bytes;
     void *ctx; /* of its owner (loops.h) */
     struct thread thread;
@@ -53,28 +53,28 @@ struct worker {
     /* The worker's thread. */
     struct loop loop;
     struct list services;       /* struct worker_service */
-    uint64_t sweep_ns;          /* how often the connections are checked against their timeouts */
+    uint64_t sweep_ns;          /* the time between two checks of the connections' timeouts */
     struct net_budget budget;   /* constant while it runs */
     unsigned int requests_left; /* of budget.requests, in this iteration */
     size_t left_bytes;          /* of budget.iteration_bytes, in this iteration */
     uint64_t iteration_ns;      /* when this iteration began to read bodies; 0: not yet */
-    uint64_t iteration;         /* the loop's iteration that the two above belong to */
+    uint64_t iteration;         /* the loop's iteration that the three above belong to */
     struct list ready;          /* connections that have more to read or to parse; oldest first */
     struct loop_work go_on;     /* works on `ready`; deferred while it has any */
     struct list conns;
     struct heap by_use; /* connections, longest unused first, by their ranked_ns */
     uint64_t swept_ns;  /* the last check of the connections' times; 0: none yet */
     bool swept_late;    /* the loop stood still: a client that seems slow may have waited for us */
-    struct timer sweep; /* ends connections that take too long, and frees memory that a peak has
-                           left; set while there is any of either */
+    struct timer sweep; /* checks connections' timeouts, and frees memory that a peak has left; set
+                           while there are connections or such memory */
     struct message shortage; /* the budget is short */
 
     struct budget_member member;
 
-    /* Any thread, relaxed: a stale value makes one worse choice. */
+    /* Any thread, relaxed: a stale value costs one worse choice. */
     atomic_uint n_conns;
-    _Atomic uint64_t idle_since_ns; /* no connection has been idle for longer; set by
-                                       upkeep_close_idle(), so it may be out of date */
+    _Atomic uint64_t idle_since_ns; /* no connection has been idle since before this time;
+                                       upkeep_close_idle() sets it, so it may be out of date */
     struct message close_idle;      /* posted by the thread that sets the flag below … */
     atomic_bool close_idle_posted;
     atomic_uint n_to_close; /* … and these */
@@ -82,7 +82,7 @@ struct worker {
     atomic_bool shortage_posted;
 };
 
-/* What a worker has of one service. */
+/* A worker's part of one service. */
 struct worker_service {
     /* Set by upkeep_serve(), constant afterwards. */
     struct worker *worker;
