@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The life of a call between HTTP/2 and its kind: checks of the head, messages out of bytes, the
- * deadline, answers and statuses. Begin at on_begin().
+ * deadline, answers and statuses. Read on_begin() first.
  *
- * Invariants: exactly one status is sent for each call, unless the client is gone; after has_ended
- * the kind gets no message, and cancel() at most once. Thread: the loop's.
+ * Invariants: each call gets exactly one status, unless the client is gone. After has_ended the
+ * kind gets no message, and cancel() at most once. Thread: the loop's.
  */
 #include "frontends/grpc/call.h"
 
@@ -36,7 +36,7 @@ struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
 
 /* ---- Statuses and answers ------------------------------------------------------------------- */
 
-/* Nothing more is expected of the client, and nothing more is sent. */
+/* Ends the call's input: drops incomplete and held messages, and clears the deadline. */
 static void close_call_input(struct grpc_call *c)
 {
     c->has_ended = true;
@@ -54,14 +54,14 @@ static uint32_t set_trailers(struct grpc_call *c, int code, const char *message)
     c->trailers[0] = (struct http2_field){"grpc-status", c->status_text, sizeof("grpc-status") - 1,
                                           (size_t)n, false};
     char *text = length ? arena_alloc(&c->arena, 3 * length) : NULL;
-    if (!text) /* without memory the number has to do */
+    if (!text) /* without memory the status has only its number */
         return 1;
     c->trailers[1] = (struct http2_field){"grpc-message", text, sizeof("grpc-message") - 1,
                                           grpc_encode_message(message, length, text), true};
     return 2;
 }
 
-/* A status without a message before it is a head that ends the stream. */
+/* Sends the status: as trailers, or, when no message was sent, as a head that ends the stream. */
 static void send_status(struct grpc_call *c, int code, const char *message)
 {
     struct http2_field fields[4] = {content_type, accept_encoding};
@@ -85,7 +85,7 @@ void call_fail(struct grpc_call *c, struct status *st)
     status_free(st);
 }
 
-/* The encoding in which an answer is packed; GRPC_IDENTITY: in none. */
+/* Chooses the encoding that packs answers; GRPC_IDENTITY: answers are not packed. */
 static unsigned int choose_encoding(const struct grpc_call *c)
 {
     unsigned int both = c->ctx->settings->reply_encodings & c->accepted;
@@ -94,7 +94,10 @@ static unsigned int choose_encoding(const struct grpc_call *c)
     return both & GRPC_DEFLATE ? GRPC_DEFLATE : GRPC_GZIP;
 }
 
-/* The message packed into one piece, unless it does not become smaller. */
+/*
+ * Packs the message into one piece. False: the message would not become smaller, or there is no
+ * memory.
+ */
 static bool pack_message(struct grpc_call *c, unsigned int encoding, const struct iovec *pieces,
                          uint32_t n_pieces, size_t total, struct iovec *ret)
 {
@@ -115,7 +118,7 @@ static bool pack_message(struct grpc_call *c, unsigned int encoding, const struc
     return true;
 }
 
-/* Prefix and pieces. */
+/* Makes the pieces of a framed message: the prefix, then the message's own. False: no memory. */
 static bool make_pieces(struct arena *arena, const struct iovec *pieces, uint32_t n, size_t total,
                         bool compressed, struct grpc_framed *ret)
 {
@@ -231,7 +234,7 @@ static struct span find_header(const struct http2_head *head, const char *name)
     return http2_head_find(head, name, strlen(name));
 }
 
-/* What is no call of gRPC at all gets a status of HTTP. */
+/* Refuses with a status of HTTP a request that is no gRPC call. Returns whether it did. */
 static bool refuse_http(struct grpc_call *c, const struct http2_head *head)
 {
     const char *status = NULL;
@@ -266,7 +269,7 @@ static struct status *read_timeout(struct grpc_call *c, const struct http2_head 
         return status_new(STATUS_INTERNAL, "invalid grpc-timeout '%.*s'",
                           (int)MIN(value.length, (size_t)32), value.at);
     if (__builtin_add_overflow(*c->ctx->env->now_ns, timeout_ns, &deadline_ns))
-        return NULL; /* longer than the machine lives */
+        return NULL; /* a time beyond the clock's range is no deadline */
     timers_set(&c->ctx->loop->timers, &c->deadline, deadline_ns);
     return NULL;
 }
@@ -282,7 +285,7 @@ static struct status *read_encodings(struct grpc_call *c, const struct http2_hea
                       (int)MIN(value.length, (size_t)32), value.at);
 }
 
-/* Methods that have kinds of their own; all others are in the table of unary.c. */
+/* The methods that have kinds of their own. All other methods are in the table of unary.c. */
 static const struct {
     const char *path;
     const struct grpc_kind *kind;
@@ -343,7 +346,7 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
 
 /* ---- Messages ------------------------------------------------------------------------------- */
 
-/* The message as the kind reads it. */
+/* Unpacks the message if it is compressed. */
 static struct status *unpack_message(struct grpc_call *c, struct incoming_message *m)
 {
     char *block;
@@ -383,7 +386,10 @@ static void handle_message(struct grpc_call *c, struct incoming_message *m)
     c->kind->on_message(c, m->block, m->bytes, m->n_bytes);
 }
 
-/* Bytes of the stream, in their order. */
+/*
+ * Cuts the stream's bytes into messages for the kind. Keeps the bytes that come while the call is
+ * held.
+ */
 static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
 {
     while (n_bytes > 0 && !c->has_ended && !c->is_held) {
@@ -416,7 +422,7 @@ static void on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
     add_stream_bytes(call_of(s), bytes, n_bytes);
 }
 
-/* The client has sent all, and the kind has had it. */
+/* Handles the client's half-close, after all its messages were handled. */
 static void half_close(struct grpc_call *c)
 {
     bool within = incoming_is_within(&c->incoming);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gRPC call on a stream of HTTP/2: its head, its messages, its status. The call knows no method's
- * meaning: a struct grpc_kind does.
+ * A gRPC call on a stream of HTTP/2: its head, its messages, its status. A struct grpc_kind knows
+ * what the method means.
  *
  *      head ──► begin ──► on_message… ──► on_half_close
  *                 call_reply()                 one message and the status OK
@@ -46,13 +46,15 @@ struct grpc_kind {
     void (*begin)(struct grpc_call *c);
     /* A message is complete and unpacked. `block` is the kind's, which releases it. */
     void (*on_message)(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes);
-    /* The client has sent all its messages. Optional: a call that takes one has had it. */
+    /*
+     * The client has sent all its messages. Optional: a call that takes one message has it by then.
+     */
     void (*on_half_close)(struct grpc_call *c);
     /* The connection has room for answers again (http2_stream_await_room()). Optional. */
     void (*on_room)(struct grpc_call *c);
-    /* The call has ended before its answer: nobody wants one. Optional. */
+    /* The call was cancelled before its answer, by the client or its deadline. Optional. */
     void (*cancel)(struct grpc_call *c);
-    /* The stream is over: the client has its answer, or wants none. Optional. */
+    /* The stream is over: the answer was sent or dropped. Optional. */
     void (*close)(struct grpc_call *c);
     /* The last reference is gone. Optional. */
     void (*end)(struct grpc_call *c);
@@ -65,8 +67,8 @@ struct grpc_settings {
     struct server *server;
     size_t max_message_bytes;
     struct stream_flow_limits flow; /* of each decoupled request */
-    unsigned int reply_encodings; /* how answers to inferences are packed, if the client accepts one
-                                     of them; GRPC_IDENTITY: not at all */
+    unsigned int reply_encodings; /* encodings for answers to inferences, if the client accepts one;
+                                     GRPC_IDENTITY: no packing */
 };
 
 /* Per loop; the loop's thread only. */
@@ -75,20 +77,20 @@ struct grpc_ctx {
     struct http2_env *env;
     struct loop *loop;
     struct compress *compress;
-    struct loop_share *share; /* the loop's inline budget; NULL: models never run on this thread */
+    struct loop_share *share; /* the loop's inline budget; NULL: this thread executes no models */
 };
 
 enum {
     GRPC_CALL_MEMORY = 1024,
     GRPC_PART_BYTES = 4096,
-    GRPC_ARENA_BYTES = 64 << 20, /* the most that the answer of an inference takes beside tensors */
+    GRPC_ARENA_BYTES = 64 << 20, /* the most memory of an inference's answer besides its tensors */
 };
 
 struct grpc_call {
     struct http2_stream *stream;
     struct grpc_ctx *ctx;
     const struct grpc_kind *kind;     /* NULL: the call was refused at its head */
-    const struct unary_method *unary; /* of calls of that kind; else NULL */
+    const struct unary_method *unary; /* of calls of grpc_unary_kind; else NULL */
     struct incoming incoming;
     struct arena arena;     /* for answers; lives as long as the call */
     unsigned int encoding;  /* of the client's packed messages; GRPC_IDENTITY: none is named */
@@ -97,11 +99,11 @@ struct grpc_call {
     bool wants_true_status; /* the metadata triton_grpc_error is true */
     bool has_message;       /* a message was complete */
     bool has_answer;        /* the head of the answer was sent */
-    bool is_half_closed;    /* the client has sent all */
+    bool is_half_closed;    /* the client has closed its sending side */
     bool is_held;           /* call_hold() */
-    struct buf held;        /* what has come since, which is not taken */
+    struct buf held;        /* the bytes that have come since, which are not taken */
     bool has_begun;         /* kind->begin() was called */
-    bool has_ended;         /* a status was sent, or nobody wants one */
+    bool has_ended;         /* a status was sent, or the client is gone */
     struct timer deadline;  /* of the header grpc-timeout */
     struct http2_field trailers[2];
     char status_text[4];
@@ -115,16 +117,21 @@ static inline struct grpc_call *grpc_call_of(void *part)
     return (struct grpc_call *)(void *)((char *)part - offsetof(struct grpc_call, part));
 }
 
-/* grpc_inline_budget - for requests that this thread may execute; NULL: it executes none. */
+/*
+ * grpc_inline_budget - the budget for requests that this thread may execute; NULL: the thread
+ * executes none.
+ */
 struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx);
 
-/* grpc_handler - the events of HTTP/2's streams become those of calls; env->net.handler_ctx is a
- * struct grpc_ctx. */
+/*
+ * grpc_handler - makes events of calls from those of HTTP/2's streams. env->net.handler_ctx is a
+ * struct grpc_ctx.
+ */
 extern const struct http2_handler grpc_handler;
 
 /*
- * call_reply - sends one message and the status OK. The pieces lie in the call's arena, or live
- * until kind->close().
+ * call_reply - sends one message and the status OK. The pieces must lie in the call's arena, or
+ * live until kind->close().
  */
 void call_reply(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces);
 
@@ -133,29 +140,30 @@ struct grpc_framed {
     struct out_piece *pieces; /* none is empty */
     uint32_t count;
     size_t n_bytes;
-    char *packed; /* a block of the pool to be released when the pieces are; NULL: not packed */
+    char *packed; /* a block of the pool, released with the pieces; NULL: not packed */
 };
 
 /*
- * call_frame - frames a message for the call, packed if the client accepts that and the settings
- * want it.
+ * call_frame - frames a message for the call. Packs it if the client and the settings allow an
+ * encoding.
  *
- * @arena  has all but the pieces' bytes
+ * @arena  gets everything but the pieces' bytes
  * Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *call_frame(struct grpc_call *c, struct arena *arena,
                                     const struct iovec *pieces, uint32_t n_pieces,
                                     struct grpc_framed *ret);
 
-/* call_send - sends a framed message. The release of each piece is set before. */
+/* call_send - sends a framed message. The caller sets the release of each piece before. */
 void call_send(struct grpc_call *c, const struct grpc_framed *framed);
 
 /* call_finish - sends the status OK after the messages that were sent. */
 void call_finish(struct grpc_call *c);
 
 /*
- * call_hold, call_resume - between them the kind gets no message, and the client may send no more
- * than its window. call_resume() may deliver messages and the half-close before it returns.
+ * call_hold, call_resume - stop and continue the messages to the kind. While the call is held the
+ * client may send no more than its window. call_resume() may deliver messages and the half-close
+ * before it returns.
  */
 void call_hold(struct grpc_call *c);
 void call_resume(struct grpc_call *c);
@@ -163,7 +171,7 @@ void call_resume(struct grpc_call *c);
 /* call_fail - sends the status of an error, which is taken; no message follows. */
 void call_fail(struct grpc_call *c, struct status *st);
 
-/* call_ref, call_unref - end() follows when the last reference is gone. */
+/* call_ref, call_unref - references; kind->end() follows the last one. */
 void call_ref(struct grpc_call *c);
 void call_unref(struct grpc_call *c);
 

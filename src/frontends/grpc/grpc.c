@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start and stop of the gRPC service, and what each of its loops has. Thread: any but a loop's,
- * except for grpc_ctx_new() and grpc_ctx_free().
+ * Start and stop of the gRPC service, and the context of each of its loops. Thread: any but a
+ * loop's.
  */
 #include "frontends/grpc/grpc.h"
 
@@ -43,7 +43,7 @@ static void grpc_ctx_free(void *arg)
     mem_free(ctx);
 }
 
-/* Sequences that have begun may go on to their end, on the streams that they came by. */
+/* While the server stops, sequences that have begun may go on to their end, on their streams. */
 static bool calls_go_on(void *arg)
 {
     const struct grpc_service *s = arg;

@@ -21,13 +21,13 @@ struct status;
 /* Set by grpc_options_init(), then by the caller. */
 struct grpc_options {
     const char *address; /* a numeric address or a host name */
-    int port;            /* 0: any free port; grpc_service_port() gives it */
+    int port;            /* 0: any free port; grpc_service_port() returns it */
     bool reuse_port;
     int n_threads;                /* event loops; 0: one for each CPU */
     unsigned int max_connections; /* 0: as many as the system allows */
     size_t max_message_bytes;     /* of a request, unpacked */
-    unsigned int reply_encodings; /* GRPC_IDENTITY, GRPC_GZIP, GRPC_DEFLATE: how answers to
-                                     inferences may be packed */
+    unsigned int reply_encodings; /* set of GRPC_IDENTITY, GRPC_GZIP, GRPC_DEFLATE, for answers to
+                                     inferences */
     struct stream_flow_limits flow;
     struct http2_limits limits;
     struct http2_times times;
@@ -40,7 +40,7 @@ void grpc_options_init(struct grpc_options *o);
  * grpc_service_start - serves gRPC for a server, which must live until grpc_service_stop().
  *
  * Errors: STATUS_UNAVAILABLE  Socket 'a:p' already in use
- *         STATUS_INVALID_ARG  the address is not one
+ *         STATUS_INVALID_ARG  the address is invalid
  */
 NODISCARD struct status *grpc_service_start(struct server *server, const struct grpc_options *o,
                                             struct grpc_service **ret);
@@ -48,10 +48,11 @@ NODISCARD struct status *grpc_service_start(struct server *server, const struct 
 int grpc_service_port(const struct grpc_service *s);
 
 /*
- * grpc_service_stop - accepts no new connections and no new calls, and lets those under way end for
- * as long as timeout_ms allows; then closes all connections and frees the service.
+ * grpc_service_stop - accepts no new connections and no new calls, and waits up to timeout_ms for
+ * calls in progress. Then closes all connections and frees the service, unless a handler still has
+ * requests.
  *
- * Returns how many connections were cut off or could not be closed.
+ * Returns the number of connections that were cut off or could not be closed.
  */
 unsigned int grpc_service_stop(struct grpc_service *s, uint64_t timeout_ms);
 

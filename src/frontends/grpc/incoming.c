@@ -4,10 +4,10 @@
  *
  *      prefix ──► 64 KiB ──► 1 MiB ──(turn)──► its whole length
  *
- * Each step has come before the next one gets memory, so that a length that is only announced costs
- * nothing. The last step moves no byte: blocks from 1 MiB on are mappings that grow (base/pool.h).
- * What came before the turn counts as taken with the turn, so that a client whose message waits
- * sends no more than its window. Thread: the loop's.
+ * The bytes of each step have come before the next step gets memory, so that an announced length
+ * costs nothing. The last step moves no byte: blocks from 1 MiB on are mappings that grow
+ * (base/pool.h). Bytes that came before the turn count as taken only with the turn. So a client
+ * whose message waits sends no more than its window. Thread: the loop's.
  */
 #include "frontends/grpc/incoming.h"
 
@@ -39,8 +39,8 @@ void incoming_done(struct incoming *in)
 /* ---- Memory --------------------------------------------------------------------------------- */
 
 /*
- * Where the first raw tensor begins in a ModelInferRequest, as far as its beginning tells; 0 if it
- * does not. The fields in front of it are names, shapes and parameters.
+ * Finds where the first raw tensor begins in a ModelInferRequest; 0: not within these first bytes.
+ * The fields before that tensor are names, shapes and parameters.
  */
 static size_t find_first_tensor(const char *bytes, size_t n_bytes)
 {
@@ -60,7 +60,7 @@ static size_t find_first_tensor(const char *bytes, size_t n_bytes)
     return 0;
 }
 
-/* The free bytes in front of the message, by which its first tensor is aligned. */
+/* Chooses the free bytes in front of the message that align its first tensor. */
 static size_t choose_shift(const struct incoming *in, const char *bytes, size_t n_bytes)
 {
     if (!in->has_tensors || in->compressed)
@@ -89,7 +89,7 @@ static bool enlarge_block(struct incoming *in, size_t wanted)
     return true;
 }
 
-/* Room for more of the message, at most up to what may come unasked. False: no memory. */
+/* Makes room for more of the message, up to the bytes that may come unasked. False: no memory. */
 static bool make_message_room(struct incoming *in, const char *bytes, size_t n_bytes)
 {
     size_t step = INCOMING_UNASKED_BYTES;
@@ -115,7 +115,7 @@ bool incoming_on_turn(struct incoming *in)
 
 /* ---- Bytes ---------------------------------------------------------------------------------- */
 
-/* The prefix is there. */
+/* Begins a message whose prefix is complete. */
 static struct status *begin_message(struct incoming *in)
 {
     const unsigned char *p = in->prefix;
@@ -141,8 +141,10 @@ static struct status *add_to_prefix(struct incoming *in, const char **at, const 
     return in->n_prefix == INCOMING_PREFIX_BYTES ? begin_message(in) : NULL;
 }
 
-/* Bytes that the turn has granted count as taken when they come; those before, when they have
- * memory for as long as their message. */
+/*
+ * Counts bytes as taken. Bytes that the turn has granted were taken when they came. Earlier bytes
+ * of a long message count only with its turn, when there is memory for the whole message.
+ */
 static void count_taken(struct incoming *in, size_t n)
 {
     size_t expected = MIN(n, in->n_expected), unexpected = n - expected;
@@ -172,7 +174,7 @@ static struct status *add_to_message(struct incoming *in, const char **at, const
     return NULL;
 }
 
-/* A long message asks for its turn once its first 64 KiB are there. */
+/* Asks for the turn of a long message once its first 64 KiB have come. */
 static void ask_for_turn(struct incoming *in)
 {
     if (in->waits || in->n_bytes <= in->unasked_bytes || in->n_come < in->first_bytes ||

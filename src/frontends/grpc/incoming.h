@@ -53,22 +53,23 @@ struct incoming {
 
 /* A message that is complete. */
 struct incoming_message {
-    char *block; /* the receiver's, who ends it with pool_release(); NULL: of 0 bytes */
+    char *block; /* the receiver's, which releases it by pool_release(); NULL: the message has 0
+                    bytes */
     const char *bytes;
     size_t n_bytes;
     bool compressed;
 };
 
-/* incoming_init - nothing has come. */
+/* incoming_init - begins with no message. */
 void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool *pool,
                    size_t max_bytes, bool has_tensors);
-/* incoming_done - releases what has come of an incomplete message. */
+/* incoming_done - releases an incomplete message. */
 void incoming_done(struct incoming *in);
 
 /*
  * incoming_add - takes bytes up to the end of the first message.
  *
- * @ret_used      how many of the bytes were used
+ * @ret_used      the number of bytes used
  * @ret_complete  whether *ret_message is set
  * Errors: STATUS_INTERNAL   the first byte of the prefix is neither 0 nor 1
  *         STATUS_EXHAUSTED  the message is longer than max_bytes, or there is no memory for it
@@ -78,11 +79,12 @@ NODISCARD struct status *incoming_add(struct incoming *in, const char *bytes, si
                                       struct incoming_message *ret_message);
 
 /*
- * incoming_on_turn - the stream's turn to get memory: http2_handler.on_turn. False: there is none.
+ * incoming_on_turn - takes memory for the whole message, for http2_handler.on_turn. False: there is
+ * no memory.
  */
 bool incoming_on_turn(struct incoming *in);
 
-/* incoming_is_within - has a message begun that is not complete? */
+/* incoming_is_within - whether a message has begun and is not complete. */
 static inline bool incoming_is_within(const struct incoming *in)
 {
     return in->n_prefix > 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ModelInfer: from the message of a call to a request of the core, and from its response to the
- * call's answer.
+ * ModelInfer: makes a request of the core from the message of a call, and the call's answer from
+ * its response.
  *
- *      take_infer_message ─► server_infer ─► on_infer_respond ─► call_reply ─► close ─►
- * response_free, request_unref on_infer_destroy ◄────────────────────────┘ (or later, when the
- * backend lets go of the request)
+ *      take_infer_message ─► server_infer ─► on_infer_respond ─► call_reply ─► close_infer ─►
+ *      response_free, request_unref ─► on_infer_destroy (later, if a backend has the request)
  *
  * on_infer_respond and on_infer_destroy may come on any thread. On the loop's own thread (a model
  * that is executed inline) they act at once; on another one they post a message to the loop. Three
@@ -44,7 +43,7 @@ struct infer_part {
     bool has_request; /* `request` is initialised */
     bool with_core;   /* server_infer() took it */
     bool is_finished; /* … and its final response has come to the loop */
-    bool is_closed;   /* the client has its answer, or wants none */
+    bool is_closed;   /* the answer was sent or dropped */
     char *block;      /* of the client's message */
     struct tensor_blocks blocks;
     struct message answered, destroyed;
@@ -92,7 +91,7 @@ static void reply_to_infer(struct grpc_call *c)
     unsigned int n = atomic_load(&p->n_responses);
     struct response *resp = atomic_load(&p->response);
 
-    if (c->has_ended) /* late, or cancelled */
+    if (c->has_ended) /* the deadline has passed, or the call was cancelled */
         return;
     if (UNLIKELY(n != 1))
         call_fail(c, status_new(STATUS_INTERNAL, "expected a single response, got %u", n));
@@ -102,7 +101,7 @@ static void reply_to_infer(struct grpc_call *c)
         reply_with_outputs(c, resp);
 }
 
-/* Nobody needs the request or its response any more. */
+/* Releases the request and its response. */
 static void drop_answer(struct infer_part *p)
 {
     response_free(atomic_exchange(&p->response, NULL));
@@ -110,7 +109,7 @@ static void drop_answer(struct infer_part *p)
         request_unref(&p->request);
 }
 
-/* The final response is there: the loop's thread goes on. */
+/* Answers the call, on the loop's thread, once the final response has come. */
 static void finish_infer(struct grpc_call *c)
 {
     struct infer_part *p = infer_part_of(c);
@@ -134,7 +133,7 @@ static void on_infer_respond(struct request *r, struct response *resp, uint32_t 
     if (resp) {
         struct response *none = NULL;
         if (!atomic_compare_exchange_strong(&p->response, &none, resp))
-            response_free(resp); /* the call carries one; more are an error */
+            response_free(resp); /* the call carries one response; more are an error */
         atomic_fetch_add(&p->n_responses, 1);
     }
     if (!(flags & RESPONSE_FINAL))
@@ -190,8 +189,10 @@ static void begin_infer(struct grpc_call *c)
     atomic_init(&p->n_responses, 0);
 }
 
-/* An empty request, whose reference to the call on_infer_destroy() drops; the reference to the
- * model is taken. */
+/*
+ * Makes an empty request. Its reference to the call is dropped by on_infer_destroy(); the reference
+ * to the model is taken.
+ */
 static void make_request(struct grpc_call *c, struct model *model)
 {
     struct infer_part *p = infer_part_of(c);
@@ -236,7 +237,7 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
     arena_reset(&arena);
     if (!st) {
         call_ref(c);         /* the final response's */
-        p->with_core = true; /* before: the answer may be out when it returns */
+        p->with_core = true; /* set before the call, which may answer before it returns */
         st = server_infer(c->ctx->settings->server, &p->request);
         if (!st)
             return;
@@ -263,7 +264,7 @@ static void close_infer(struct grpc_call *c)
 
 static void end_infer(struct grpc_call *c)
 {
-    pool_release(TAKE(infer_part_of(c)->block)); /* of a message that became no request */
+    pool_release(TAKE(infer_part_of(c)->block)); /* the block of a message that became no request */
 }
 
 const struct grpc_kind grpc_infer_kind = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a ModelInferRequest into a request of the core. The order is the reference's, which
- * decides which of several errors the client gets: id and parameters, names and shapes of inputs,
- * names of outputs, data of inputs, parameters of outputs. Threads: no state.
+ * Decodes a ModelInferRequest into a request of the core. The order is the reference's, and decides
+ * which of several errors the client gets: id and parameters, names and shapes of inputs, names of
+ * outputs, data of inputs, parameters of outputs. Threads: no state.
  */
 #include "frontends/grpc/infer_decode.h"
 
@@ -193,7 +193,7 @@ static struct status *add_bytes(struct decode *d, struct input *in, const void *
                             &(struct tensor_buffer){.base = base, .size_bytes = n_bytes});
 }
 
-/* Which kind of contents holds which datatype; INT and UINT also hold the narrower ones. */
+/* The datatype that each kind of contents holds. INT and UINT also hold the narrower ones. */
 static const enum dtype kind_dtypes[N_CONTENTS] = {
     [CONTENTS_BOOL] = DTYPE_BOOL,     [CONTENTS_INT] = DTYPE_INT32,
     [CONTENTS_INT64] = DTYPE_INT64,   [CONTENTS_UINT] = DTYPE_UINT32,
@@ -207,7 +207,7 @@ static bool is_narrower(enum infer_contents kind, enum dtype dtype)
            (kind == CONTENTS_UINT && (dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16));
 }
 
-/* Finds the kind of the tensor's typed values; ret_kind 0: it has none. */
+/* Finds the kind of the tensor's typed values; *ret_kind 0: the tensor has none. */
 static struct status *find_kind(const struct decode *d, const struct infer_tensor *t,
                                 enum dtype dtype, int *ret_kind)
 {
@@ -232,7 +232,7 @@ static struct status *find_kind(const struct decode *d, const struct infer_tenso
     return NULL;
 }
 
-/* Where converted values are written. */
+/* The place where the next converted value is written. */
 struct values {
     char *at;
     size_t element_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ModelInferRequest into a request of the core.
+ * Decoding a ModelInferRequest into a request of the core.
  */
 #ifndef CONCH_FRONTENDS_GRPC_INFER_DECODE_H
 #define CONCH_FRONTENDS_GRPC_INFER_DECODE_H
@@ -14,7 +14,7 @@ struct request;
 struct status;
 struct tensor_blocks;
 
-/* What a message asks of the frontend, not of the core. */
+/* The settings of a message for the frontend, not for the core. */
 struct infer_asks {
     bool empty_final; /* triton_enable_empty_final_response: a final response without outputs is
                          sent, too */
@@ -26,8 +26,8 @@ struct infer_asks {
  * bytes, which must live until the request is released. Other typed values are converted into
  * blocks.
  *
- * Thread: any. The message may end afterwards, its bytes may not.
- * @blocks  takes the memory of converted values; the caller releases it, also after an error
+ * Thread: any. The message may be freed afterwards, its bytes may not.
+ * @blocks  gets the blocks of converted values; the caller releases them, also after an error
  * Errors: those of reference/behaviours §6.2 to §6.6, in the reference's order; STATUS_UNSUPPORTED
  *         for shared memory and classification; those of request_add_input() and its kin
  */

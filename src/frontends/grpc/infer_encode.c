@@ -51,7 +51,7 @@ static char *put_identity(char *at, const struct infer_identity *identity)
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* The InferParameter. Its choice is written even with the default value. */
+/* The size of an InferParameter. Its choice is written even with the default value. */
 static size_t size_of_choice(const struct parameter *p)
 {
     switch (p->type) {
@@ -100,7 +100,7 @@ static char *put_parameter(char *at, const struct parameter *p)
     return put_choice(at, p);
 }
 
-/* Makes the parameter of each response of a stream; false: the response is not part of one. */
+/* Makes the parameter triton_final_response. False: the response is not part of a stream. */
 static bool make_final_parameter(enum infer_form form, struct parameter *ret)
 {
     *ret = (struct parameter){.name = "triton_final_response",
@@ -171,7 +171,7 @@ static struct status *check_parameters(const struct response *resp)
     return NULL;
 }
 
-/* Sums of sizes in memory, which are far below SIZE_MAX. */
+/* Adds up the sizes. All parts are in memory, so the sums are far below SIZE_MAX. */
 static void add_sizes(struct parts *p)
 {
     size_t n = size_of_identity(p->identity);

@@ -2,8 +2,8 @@
 /*
  * A response of the core as a ModelInferResponse or a ModelStreamInferResponse.
  *
- * Tensors are not copied, but for small ones: the message is a list of pieces, some of which are
- * the response's outputs.
+ * Only small tensors are copied. The message is a list of pieces, and larger outputs of the
+ * response are pieces themselves.
  */
 #ifndef CONCH_FRONTENDS_GRPC_INFER_ENCODE_H
 #define CONCH_FRONTENDS_GRPC_INFER_ENCODE_H
@@ -23,7 +23,7 @@ struct status;
 /* The most bytes of a message that gRPC carries. */
 #define INFER_MAX_MESSAGE_BYTES ((size_t)INT32_MAX)
 
-/* What a response tells of its request; "" is left out. */
+/* The fields of a response that identify its request; "" is left out. */
 struct infer_identity {
     const char *model_name, *model_version, *id;
 };

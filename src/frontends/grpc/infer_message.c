@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a ModelInferRequest: one function for each message, each of which reads fields until its
- * bytes end. Begin at infer_message_read().
+ * Reading a ModelInferRequest. One function for each message type reads fields until the bytes end.
+ * Read infer_message_read() first.
  *
  * The elements of typed contents are only counted here, so that infer_decode.c can allocate them
  * once. Threads: no state.
@@ -18,8 +18,10 @@
 /* The result of reading a field. */
 enum read { READ_FINE, READ_BAD, READ_NO_MEMORY };
 
-/* The most items of an array: an item may take a hundred times the bytes that it has in the
- * message. Beyond it the arena counts as full. */
+/*
+ * The most items of an array. An item may take a hundred times the bytes that it has in the
+ * message. Beyond MAX_ITEMS the arena counts as full.
+ */
 enum { MAX_ITEMS = 1 << 16 };
 
 /* Adds one more item to an array in the arena, zeroed; NULL: no room. */
@@ -90,7 +92,9 @@ static enum read read_parameter(struct infer_parameters *all, struct pbwire_byte
     return in.bad ? READ_BAD : read;
 }
 
-/* Marks entries that a later one replaces. No client library sends such entries. */
+/*
+ * Marks entries that a later one with the same key replaces. No client library sends such entries.
+ */
 static void mark_replaced(struct infer_parameters *all)
 {
     enum { FEW = 8 };

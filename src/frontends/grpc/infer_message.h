@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A ModelInferRequest as views of its bytes (the field numbers are in reference/features §2.1). The
- * fields may come in any order, split, packed or not; unknown ones are passed over. What a message
- * says twice counts as protobuf has it: the last value of a single field, all of a repeated one,
- * the last entry of a key.
+ * fields may come in any order, split, packed or not; unknown ones are passed over. Repetitions
+ * count as in protobuf: the last value of a single field, all values of a repeated one, the last
+ * entry of a key.
  *
  * Only the arrays are allocated, in the caller's arena. Thread: any.
  */

@@ -3,22 +3,23 @@
  * ModelStreamInfer: a call with any number of requests, of any models, and of responses
  * (reference/behaviours §6.20 to §6.26).
  *
- *      take_stream_message ─► struct streamed ─► server_infer ─► response_inbox ─► send_responses
- * ─► client
+ *      take_stream_message ─► struct streamed ─► server_infer ─► response_inbox ─►
+ *      send_responses ─► client
  *
  * Each message becomes a struct streamed, which has the request. Its responses come to the loop by
- * an inbox. Those of decoupled models leave at once. Those of other models leave in the order of
- * the requests: the responses of the first request that is not complete leave, those of later ones
- * wait in their streamed.
+ * an inbox. Responses of decoupled models are sent at once. Responses of other models are sent in
+ * the order of their requests: those of the first incomplete request are sent, those of later
+ * requests wait in their streamed.
  *
- * A response that leaves becomes a struct sent: the frame around it, and the response, whose
- * outputs are pieces of the frame. Both are released when the last piece has left, or never will.
+ * A response that is sent becomes a struct sent: its frame, and the response, whose outputs are
+ * pieces of the frame. Both are released when the last piece is sent or dropped.
  *
- * Invariants: a streamed ends when its final flag has come to the loop and, if it has to wait, its
- * turn in the order has; the call ends with OK when the client has sent all and no streamed is
- * left. A streamed has a reference to the call, and a sent has one to its streamed.
+ * Invariants: a streamed ends when its final flag has come to the loop and, unless its model is
+ * decoupled, it is the first in the order. The call ends with OK when the client has closed its
+ * sending side and no streamed is left. A streamed has a reference to the call, and a sent has one
+ * to its streamed.
  *
- * Threads: the loop's, but for on_streamed_respond() and on_streamed_destroy(): any.
+ * Threads: the loop's; on_streamed_respond() and on_streamed_destroy() run on any.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -49,7 +50,7 @@ enum {
     FRAME_BYTES = 1024,        /* the frame around the usual response */
 };
 
-/* Beyond so many bytes that have not left a connection begins no request. */
+/* A connection with more unsent bytes begins no request. */
 #define MAX_UNSENT_BYTES ((size_t)64 << 20)
 
 /* A place in the order of answers: of a request, or of an error before there was one. */
@@ -70,7 +71,7 @@ struct stream_part {
     struct list order;   /* of requests of other than decoupled models, as they came */
     struct list all;     /* of all requests */
     unsigned int n_open; /* requests that have not ended */
-    bool is_half_closed; /* the client has sent all its requests */
+    bool is_half_closed; /* the client has closed its sending side */
     bool ends_at_error;  /* the metadata triton_grpc_error */
 };
 
@@ -95,7 +96,7 @@ struct streamed {
     _Alignas(16) char memory[REQUEST_BYTES];
 };
 
-/* A message that leaves. */
+/* A message that is being sent. */
 struct sent {
     struct grpc_call *call;    /* a reference */
     struct streamed *streamed; /* a reference; NULL: the message is about no request of the core */
@@ -124,7 +125,7 @@ static void unref_streamed(struct streamed *r)
     call_unref(c);
 }
 
-/* The core has let go of the request: nobody reads its inputs. */
+/* Releases the message's memory, once the core and the backend no longer use the request. */
 static void release_request(struct streamed *r)
 {
     tensor_blocks_release(&r->blocks);
@@ -151,7 +152,7 @@ static void on_streamed_destroy(struct request *request)
         loop_post(r->inbox.loop, &r->destroyed);
 }
 
-/* Does the response count in the flow of its request? */
+/* Whether the response counts in the flow of its request. */
 static bool is_in_flow(const struct streamed *r, const struct response *resp)
 {
     return r->is_decoupled && resp;
@@ -200,9 +201,9 @@ static const struct request_ops request_ops = {
     .destroy = on_streamed_destroy,
 };
 
-/* ---- Messages that leave -------------------------------------------------------------------- */
+/* ---- Sending messages ----------------------------------------------------------------------- */
 
-/* Frees a response that has left, or never will. */
+/* Frees a response that is sent or dropped. */
 static void drop_response(struct streamed *r, struct response *resp)
 {
     if (is_in_flow(r, resp))
@@ -226,7 +227,7 @@ static void release_sent(void *owner)
     call_unref(c);
 }
 
-/* Memory for a message; NULL: none. Takes a reference to the request. */
+/* Makes memory for a message, with a reference to the request. NULL: no memory. */
 static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct response *resp)
 {
     struct pool *pool = c->ctx->env->net.pool;
@@ -245,7 +246,7 @@ static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct res
     return s;
 }
 
-/* Sends what was encoded, or gives it up with the error. */
+/* Sends the encoded message. When st is an error, drops the message and fails the call. */
 static void send_encoded(struct grpc_call *c, struct sent *s, const struct infer_pieces *pieces,
                          struct status *st)
 {
@@ -291,7 +292,7 @@ static struct status *encode_response(struct streamed *r, const struct response 
     return failure;
 }
 
-/* One response to the client; resp may be NULL: a final flag alone. */
+/* Sends one response to the client; resp is NULL for a bare final flag. */
 static void send_response(struct streamed *r, struct response *resp, bool is_final)
 {
     struct grpc_call *c = r->call;
@@ -332,7 +333,7 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
 
 /* ---- The order of responses, and ends ------------------------------------------------------- */
 
-/* The client has sent all, and everything is answered. */
+/* Ends the call when the client has closed its sending side and all requests are answered. */
 static void finish_if_over(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
@@ -340,7 +341,7 @@ static void finish_if_over(struct grpc_call *c)
         call_finish(c);
 }
 
-/* The request has had its final response, and nothing of it is kept back. */
+/* Ends a request whose responses are all sent or dropped. */
 static void end_streamed(struct streamed *r)
 {
     struct grpc_call *c = r->call;
@@ -481,8 +482,10 @@ static void begin_stream(struct grpc_call *c)
     list_init(&p->all);
 }
 
-/* A request of the stream that is not with the core yet; NULL: no memory. Block and model are taken
- * on success. */
+/*
+ * Makes a request of the stream for server_infer(). NULL: no memory. Block and model are taken on
+ * success.
+ */
 static struct streamed *streamed_new(struct grpc_call *c, char *block, struct model *model)
 {
     struct stream_part *p = stream_part_of(c);
@@ -507,7 +510,8 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     response_inbox_init(&r->inbox, c->ctx->loop, send_responses);
     stream_flow_init(&r->flow, &c->ctx->settings->flow, c->ctx->loop->clock);
     request_init(&r->request, &request_ops, model, r->memory, sizeof(r->memory), pool);
-    /* A decoupled model might wait for its client, which a loop must not. */
+    /* A decoupled model may wait for its client in on_streamed_respond(), so a loop must not
+     * execute it. */
     r->request.maker.inline_budget = r->is_decoupled ? NULL : grpc_inline_budget(c->ctx);
     call_ref(c);
     return r;
@@ -560,7 +564,7 @@ static struct status *submit_message(struct grpc_call *c, struct taken *t)
     return st;
 }
 
-/* The id of a message, for errors; "" without memory. */
+/* Copies the id of a message for errors; "" without memory. */
 static const char *copy_id(const struct infer_message *m, struct arena *arena)
 {
     const char *id = arena_strndup(arena, m->id.at, strnlen(m->id.at, m->id.length));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts of what has not left, under a mutex that is held for a few instructions. Full is a state:
- * it begins at a limit and ends when both counts are at most half of theirs, so that the backend's
- * thread is not woken for each response. Thread: any.
+ * Counts of unsent responses and their bytes, under a mutex that is held for a few instructions.
+ * The flow becomes full at a limit and stays so until both counts are below half of their limits,
+ * so that the backend's thread is not woken for each response. Thread: any.
  */
 #include "frontends/grpc/stream_flow.h"
 
@@ -75,7 +75,7 @@ void stream_flow_drop(struct stream_flow *f, size_t n_bytes)
     if (f->is_full)
         f->moved_ns = clock_now_ns(f->clock);
     bool has_room = f->is_full && !is_above(f, 2 * f->n_responses, 2 * f->n_bytes);
-    /* With a limit of one response, half of it is none. */
+    /* With a limit of one response the flow has room only without any. */
     if (f->is_full && f->n_responses == 0)
         has_room = true;
     if (has_room)

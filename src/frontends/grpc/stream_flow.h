@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The responses of one decoupled request that have not left, bounded: a backend that sends them
- * faster than its client reads them waits in the call by which it sends.
+ * A limit of the unsent responses of one decoupled request. A backend that sends faster than its
+ * client reads waits in the call that sends.
  *
- *      stream_flow_await()   on the backend's thread, before a response is taken
- *      stream_flow_add()     … it is taken
- *      stream_flow_drop()    … has left, or never will
+ *      stream_flow_await()   on the backend's thread, before it takes a response
+ *      stream_flow_add()     … when it takes the response
+ *      stream_flow_drop()    on the loop, when the response is sent or dropped
  *
  * The thread waits until half of the responses, or of their bytes, has left, or the request ends
  * (stream_flow_end()), or none has left for the time that a client may take. So such a request must
@@ -57,11 +57,13 @@ void stream_flow_done(struct stream_flow *f);
  */
 NODISCARD struct status *stream_flow_await(struct stream_flow *f);
 
-/* stream_flow_add, stream_flow_drop - a response of n_bytes. Thread: any. */
+/* stream_flow_add, stream_flow_drop - count a response of n_bytes, uncount it. Thread: any. */
 void stream_flow_add(struct stream_flow *f, size_t n_bytes);
 void stream_flow_drop(struct stream_flow *f, size_t n_bytes);
 
-/* stream_flow_end - nobody waits from now on. Thread: any. */
+/*
+ * stream_flow_end - wakes the waiting thread; stream_flow_await() fails from now on. Thread: any.
+ */
 void stream_flow_end(struct stream_flow *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of gRPC's headers and trailers. Every function reads its span only. No state. */
+/* The texts of gRPC's headers and trailers. No state; any thread. */
 #include "frontends/grpc/text.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gRPC writes into headers and trailers (its protocol over HTTP/2): timeouts, encodings,
- * content types, the message of a status. No state; any thread.
+ * The texts in gRPC's headers and trailers (its protocol over HTTP/2): timeouts, encodings, content
+ * types, the message of a status. No state; any thread.
  */
 #ifndef CONCH_FRONTENDS_GRPC_TEXT_H
 #define CONCH_FRONTENDS_GRPC_TEXT_H
@@ -26,27 +26,31 @@ const char *grpc_encoding_name(enum grpc_encoding encoding);
 /* grpc_encoding_of - the encoding of that name; 0: there is none. */
 unsigned int grpc_encoding_of(struct span name);
 
-/* grpc_accepted_encodings - the set of the known ones in a list with commas; GRPC_IDENTITY always
- * is. */
+/*
+ * grpc_accepted_encodings - the set of known encodings in a list with commas; always has
+ * GRPC_IDENTITY.
+ */
 unsigned int grpc_accepted_encodings(struct span list);
 
-/* What this server accepts, for grpc-accept-encoding. */
+/* The encodings that this server accepts, for grpc-accept-encoding. */
 #define GRPC_ACCEPT_ENCODING "identity,deflate,gzip"
 
-/* grpc_is_content_type - is it application/grpc, with a suffix (+proto) or parameters or without?
+/*
+ * grpc_is_content_type - whether the value is application/grpc, also with a suffix (+proto) or
+ * parameters.
  */
 bool grpc_is_content_type(struct span value);
 
 /*
  * grpc_parse_timeout - the header grpc-timeout: one to eight digits and a unit (H M S m u n).
  *
- * Returns false when the value is none. Longer times than UINT64_MAX ns do not exist.
+ * Returns false when the value is invalid. Longer times become UINT64_MAX ns.
  */
 bool grpc_parse_timeout(struct span value, uint64_t *ret_ns);
 
 /*
- * grpc_encode_message - the text of a status for grpc-message: all bytes but those from blank to
- * '~' become %XX, and '%' does.
+ * grpc_encode_message - the text of a status for grpc-message: '%' and all bytes outside of blank
+ * to '~' become %XX.
  *
  * @out  room for 3 × length bytes
  * Returns the length of the encoded text.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of methods, and how each message is read and written: by protobuf-c, with an arena for
- * its memory. A method is one row here and one function (unary_priv.h). Threads: constant data.
+ * The table of methods. protobuf-c reads and writes their messages, in an arena. A method is one
+ * row here and one function (unary_priv.h). Threads: constant data.
  */
 #include "frontends/grpc/unary_priv.h"
 
@@ -27,7 +27,7 @@ static enum unary_thread run_as_load(const ProtobufCMessage *request)
     return UNARY_LOAD;
 }
 
-/* There may be many models. */
+/* The statistics of all models may take long, since there may be many. */
 static enum unary_thread find_statistics_thread(const ProtobufCMessage *request)
 {
     const Inference__ModelStatisticsRequest *r = (const Inference__ModelStatisticsRequest *)request;

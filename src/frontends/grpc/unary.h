@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls with one request and one answer, but for inferences: the bytes of a message in, the bytes
- * of a message out. They know neither HTTP/2 nor a connection.
+ * Calls with one request and one answer, other than inferences: the bytes of a message in, the
+ * bytes of a message out. This layer knows neither HTTP/2 nor connections.
  *
  *     const struct unary_method *m = unary_find(path, length);
  *     st = unary_read(m, bytes, n_bytes, &arena, &request);      on the loop
@@ -20,15 +20,15 @@ struct buf;
 struct server;
 struct status;
 
-/* Where a method may run. */
+/* The threads that may run a method. */
 enum unary_thread {
-    UNARY_LOOP,    /* it does not block */
-    UNARY_HELPER,  /* server_helpers(): it may take long */
-    UNARY_CONTROL, /* ops_control(): it may block */
+    UNARY_LOOP,    /* the loop's: the method does not block */
+    UNARY_HELPER,  /* server_helpers(): the method may take long */
+    UNARY_CONTROL, /* ops_control(): the method may block */
     UNARY_LOAD,    /* … and is a load */
 };
 
-/* What a method works with. */
+/* The arguments of a method. */
 struct unary_call {
     struct server *server;
     struct arena *arena;             /* where the answer's parts are allocated */
@@ -49,11 +49,11 @@ struct unary_method {
 /* unary_find - the method of that path, or NULL. Thread: any. */
 const struct unary_method *unary_find(const char *path, size_t length);
 
-/* unary_thread - where that request is to run. */
+/* unary_thread - the thread that is to run the method for that request. */
 enum unary_thread unary_thread(const struct unary_method *m, const ProtobufCMessage *request);
 
 /*
- * unary_read - reads the message. It lives in the arena.
+ * unary_read - parses the message into the arena.
  *
  * Thread: any. Errors: STATUS_INTERNAL  Unable to parse request; or the arena is full
  */

@@ -5,8 +5,8 @@
  *
  *     take_unary_message ──► control_call_begin ─► work_unary ──► on_unary_done ─► call_reply
  *
- * A client that gives up does not end what it has asked for. A reference keeps the call while a
- * control thread has it. Threads: the loop's, but for work_unary().
+ * Cancelling the call does not stop its method. A reference keeps the call while a control thread
+ * has it. Threads: the loop's; work_unary() runs on a control thread.
  */
 #include <assert.h>
 
@@ -22,7 +22,7 @@
 #include "frontends/ops/control_call.h"
 #include "frontends/ops/ops.h"
 
-/* What an answer may take in memory beside what its request takes. */
+/* The most memory of an answer, besides that of its request. */
 #define ANSWER_BYTES ((size_t)256 << 20)
 
 struct unary_part {

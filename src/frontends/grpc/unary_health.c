@@ -32,8 +32,10 @@ struct status *unary_model_ready(struct unary_call *c)
     return st;
 }
 
-/* Whatever the request's service, there is one answer for the server (reference/behaviours
- * §6.10). An error means that the server is about to exit. */
+/*
+ * The answer is that of the server, whatever service the request names (reference/behaviours
+ * §6.10). An error means that the server is about to exit.
+ */
 struct status *unary_health_check(struct unary_call *c)
 {
     bool ready = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The methods that describe the server and its models. A part of an answer that belongs to a model
- * is copied into the call's arena, since the model may be unloaded before the answer is written.
+ * The methods that describe the server and its models. Parts of an answer that a model owns are
+ * copied into the call's arena, since the model may be unloaded before the answer is written.
  * Thread: the loop's.
  */
 #include <inttypes.h>

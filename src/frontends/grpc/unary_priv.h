@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the methods share: the parts of an answer are allocated in the call's arena.
- * unary.c has the table of all methods; a method is a function below.
+ * The methods, and functions that they share. unary.c has the table of all methods; each method is
+ * a function below. The parts of an answer are allocated in the call's arena.
  */
 #ifndef CONCH_FRONTENDS_GRPC_UNARY_PRIV_H
 #define CONCH_FRONTENDS_GRPC_UNARY_PRIV_H
@@ -10,13 +10,13 @@
 #include "frontends/grpc/unary.h"
 #include "frontends/ops/ops.h"
 
-/* unary_health.c: is it live, is it ready? */
+/* unary_health.c: whether the server or a model is live or ready. */
 struct status *unary_server_live(struct unary_call *c);
 struct status *unary_server_ready(struct unary_call *c);
 struct status *unary_model_ready(struct unary_call *c);
 struct status *unary_health_check(struct unary_call *c);
 
-/* unary_models.c: what the server and its models are. */
+/* unary_models.c: descriptions of the server and its models. */
 struct status *unary_server_metadata(struct unary_call *c);
 struct status *unary_model_metadata(struct unary_call *c);
 struct status *unary_model_config(struct unary_call *c);
@@ -24,12 +24,12 @@ struct status *unary_model_config(struct unary_call *c);
 /* unary_statistics.c */
 struct status *unary_statistics(struct unary_call *c);
 
-/* unary_repository.c: which models there are; loading and unloading. */
+/* unary_repository.c: the index; loading and unloading. */
 struct status *unary_repository_index(struct unary_call *c);
 struct status *unary_model_load(struct unary_call *c);
 struct status *unary_model_unload(struct unary_call *c);
 
-/* unary_settings.c: the log; traces and shared memory, which are refused by name. */
+/* unary_settings.c: the log; traces and shared memory, which are unsupported. */
 struct status *unary_log_settings(struct unary_call *c);
 struct status *unary_trace_setting(struct unary_call *c);
 struct status *unary_refuse_shared_memory(struct unary_call *c);
@@ -55,8 +55,10 @@ static inline void *unary_alloc(struct unary_call *c, size_t n, size_t item_byte
         made_;                                                                                     \
     })
 
-/* unary_borrow - a string for a field of protobuf-c, which only reads it: it must outlive the
- * answer. */
+/*
+ * unary_borrow - casts a string for a field that protobuf-c only reads. The string must outlive the
+ * answer.
+ */
 static inline char *unary_borrow(const char *s)
 {
     return (char *)(uintptr_t)s;

@@ -112,7 +112,7 @@ struct status *unary_model_load(struct unary_call *c)
     return st ? st : server_load_model(c->server, asked->model_name, list, asked->n_parameters);
 }
 
-/* No model is loaded on behalf of others yet, so unload_dependents has no effect. */
+/* unload_dependents has no effect, since no model is loaded for another one yet. */
 struct status *unary_model_unload(struct unary_call *c)
 {
     const Inference__RepositoryModelUnloadRequest *asked =

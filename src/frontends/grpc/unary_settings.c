@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The method for the log's settings, and those for traces and shared memory, which this server does
- * not have yet and refuses by name. Thread: the loop's.
+ * The method for the log's settings, and the methods for traces and shared memory, which answer
+ * that this server does not support them yet. Thread: the loop's.
  */
 #include <string.h>
 
@@ -21,8 +21,7 @@ typedef Inference__LogSettingsResponse__SettingValue answer_value;
 #define ANSWER(name)                                                                               \
     INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_##name##_PARAM
 
-/* Returns the value of that name; the last of several counts. NULL: the request does not name
- * it. */
+/* Finds the value of that name, the last of several. NULL: the request lacks the name. */
 static const value_message *find_setting(const Inference__LogSettingsRequest *asked,
                                          const char *name)
 {

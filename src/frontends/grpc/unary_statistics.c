@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics of models as a message. They are sums that belong to the call; names are copied,
- * since models may be unloaded before the answer is written. Thread: a helper's for all models, the
- * loop's for one.
+ * The statistics of models as a message. The call owns the sums. Names are copied, since models may
+ * be unloaded before the answer is written. Thread: a helper's for all models, the loop's for one.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +16,10 @@ typedef Inference__StatisticDuration duration_message;
 typedef Inference__ModelStatistics model_message;
 typedef Inference__ModelStatistics__ResponseStatsEntry response_entry;
 
-/* Memory for the parts of one answer; once it has run out, `fine` is false and parts are NULL. */
+/*
+ * Allocates the parts of one answer. Once memory is exhausted `fine` is false, and all parts are
+ * NULL.
+ */
 struct maker {
     struct unary_call *call;
     bool fine;
