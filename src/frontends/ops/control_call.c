@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_call() runs on a control thread, all else on the loop. What work() has written is visible to
- * on_done(): the mailbox of the loop sees to that.
+ * run_call() runs on a control thread, all else on the loop. The loop's mailbox makes the writes of
+ * work() visible to on_done().
  */
 #include "frontends/ops/control_call.h"
 

@@ -5,7 +5,7 @@
  *     control_call_begin ──► control_post ─► work ──► loop_post ─► on_done
  *            the loop                   a control thread            the loop
  *
- * The call is embedded in what its owner has of it, so that beginning it allocates nothing.
+ * The call is embedded in its owner's struct, so that beginning it allocates nothing.
  */
 #ifndef CONCH_FRONTENDS_OPS_CONTROL_CALL_H
 #define CONCH_FRONTENDS_OPS_CONTROL_CALL_H
@@ -28,11 +28,11 @@ struct control_call {
 /*
  * control_call_begin - has c->work() called on a control thread and then c->on_done() on the loop.
  *
- * Thread: the loop's, where this never blocks, but for one case: without control threads both are
- * called before this returns.
+ * Thread: the loop's. Does not block, except without control threads: then both are called before
+ * this returns.
  * @control  ops_control() or ops_helpers(); NULL: the system has no room for a thread
- * @key      calls of the same key are made one after another, as they began; NULL: none
- * @is_load  it counts among the loads that may run at the same time
+ * @key      calls of the same key run one after another, in their order; NULL: no order
+ * @is_load  whether the call counts as a load, of which only so many run at the same time
  */
 void control_call_begin(struct control_call *c, struct control *control, struct loop *loop,
                         const char *key, bool is_load);

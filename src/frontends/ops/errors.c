@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The columns of base/status.def for wire protocols. A code that the table lacks is answered as
+ * The columns of base/status.def for wire protocols. A code that the table lacks gets the row of
  * STATUS_UNKNOWN. Constant data; any thread.
  */
 #include "frontends/ops/errors.h"

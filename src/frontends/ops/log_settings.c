@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of the log by their names. The log has them (base/log.c). Threads: no state. */
+/* The log's settings by their names. base/log.c keeps the settings. No state; any thread. */
 #include "frontends/ops/log_settings.h"
 
 #include <string.h>

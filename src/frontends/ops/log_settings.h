@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clients may read and change of the log while the server runs (reference/behaviours §23).
- * The log belongs to the process: with several servers in it, all have the same settings.
+ * The settings of the log that clients may read and change while the server runs
+ * (reference/behaviours §23). The log belongs to the process: with several servers in it, all have
+ * the same settings.
  */
 #ifndef CONCH_FRONTENDS_OPS_LOG_SETTINGS_H
 #define CONCH_FRONTENDS_OPS_LOG_SETTINGS_H
@@ -21,10 +22,10 @@ void ops_log_settings(struct ops_log_settings *ret);
 /* ops_log_format_name - "default" or "ISO8601"; static. */
 const char *ops_log_format_name(enum log_format format);
 
-/* ops_log_format_of - the format of that name. False: there is none. */
+/* ops_log_format_of - finds the format of that name. False: there is none. */
 bool ops_log_format_of(const char *name, enum log_format *ret);
 
-/* ops_refuse_log_file - the error for a client that wants another log file: STATUS_UNSUPPORTED. */
+/* ops_refuse_log_file - makes the error for a client that sets the log file: STATUS_UNSUPPORTED. */
 NODISCARD struct status *ops_refuse_log_file(void);
 
 #endif

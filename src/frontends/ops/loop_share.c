@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model that forms batches asks for the end of the iteration by inline_budget.on_wait(). The
- * deferred work then runs the model once all requests of the iteration have arrived, and before
- * their replies are written, if possible.
+ * A model that forms batches defers its execution by inline_budget.on_wait(). The deferred work
+ * then executes the model once all requests of the iteration have arrived, and before their replies
+ * are written, if possible.
  *
  * Thread: the loop's.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an event loop has for the core, whatever protocols its connections speak: one inline budget,
- * and the models that wait for the end of the iteration with one batch of what all connections have
- * brought.
+ * The core's data of an event loop, for all protocols of its connections. It has one inline budget,
+ * and the models that wait for the end of the iteration, to execute the requests of all connections
+ * as one batch.
  *
  * Thread: the loop's; made before the loop runs and freed after it.
  */
@@ -20,7 +20,7 @@ struct server;
 struct loop_share {
     struct loop *loop; /* constant */
     struct inline_budget inline_budget;
-    uint64_t iteration;              /* the loop's iteration that inline_budget belongs to */
+    uint64_t iteration;              /* the loop's iteration for which inline_budget was filled */
     struct loop_work iteration_work; /* scheduler_run_deferred(); deferred while models need it */
 };
 

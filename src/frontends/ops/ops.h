@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operations of clients need beyond a call of the server (core/server/server.h), whatever
- * the protocol: the version as text, and what one protocol's reply cannot carry. An operation that
- * needs nothing of this is a call of the server. Answers are structs; frontends encode them.
+ * Operations of clients that need more than one call of the server (core/server/server.h), for all
+ * protocols: they parse versions, and refuse replies that a protocol cannot carry. All other
+ * operations are calls of the server. Answers are structs; frontends encode them.
  *
  * Thread: any, also an event loop's. Nothing here blocks.
  */
@@ -53,7 +53,8 @@ NODISCARD struct status *ops_model_find(struct server *s, const struct ops_model
                                         struct model **ret_model);
 
 /*
- * ops_model_metadata - the data for a metadata reply; ended by ops_model_metadata_done().
+ * ops_model_metadata - collects the data of a metadata reply. The caller ends it with
+ * ops_model_metadata_done().
  *
  * Errors: as ops_model_find()
  */
@@ -62,7 +63,8 @@ NODISCARD struct status *ops_model_metadata(struct server *s, const struct ops_m
 void ops_model_metadata_done(struct ops_model_metadata *m);
 
 /*
- * ops_statistics - the statistics of models; ended by server_statistics_done().
+ * ops_statistics - collects the statistics of models. The caller ends them with
+ * server_statistics_done().
  *
  * @ref    without a name: all models; without a version: all versions of the model
  * Errors: STATUS_INVALID_ARG  the version is not a number above 0; there is no such model or
@@ -83,9 +85,9 @@ NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_mode
                                          const char *protocol, struct model **ret_model);
 
 /*
- * ops_control - the control threads. A caller that must not block, such as an event loop, has
- * server_index(), server_load_model() and server_unload_model() called there. NULL: the system has
- * no room for a thread; the caller then makes the calls itself and blocks.
+ * ops_control - the control threads. A caller that must not block, such as an event loop, posts
+ * calls of server_index(), server_load_model() and server_unload_model() to them. NULL: the system
+ * has no room for a thread; the caller then makes the calls itself and blocks.
  */
 struct control *ops_control(struct server *s);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stack without a lock, turned round when it is taken. One rule decides who wakes the loop, and
- * keeps the inbox alive: the thread that puts an entry on an empty stack, and only that one, posts
- * the message, or takes the entries itself when it is the loop's. So a message is under way exactly
- * while the stack has entries; nobody takes them before it is delivered; and a thread that finds
- * entries does not touch the inbox once its own is linked. Therefore the loop may free the inbox
- * when it has taken the final entry.
+ * A stack without a lock, reversed when the loop takes it. One rule wakes the loop and keeps the
+ * inbox alive: only the thread that puts an entry on an empty stack posts the message; the loop's
+ * own thread takes the entries at once instead. So a message is under way exactly while the stack
+ * has entries, and the entries stay until it is delivered. A thread that finds entries does not
+ * touch the inbox once its own entry is linked. Therefore the loop may free the inbox when it has
+ * taken the final entry.
  *
  * Thread: response_inbox_put() any, all else the loop's.
  */
@@ -15,7 +15,7 @@
 
 #include "core/request/response.h"
 
-/* Takes all that is there, and has it handled. The inbox may be gone afterwards. */
+/* Takes all entries, and has them handled. The inbox may be freed by then. */
 static void deliver_entries(struct response_inbox *in)
 {
     /* Acquire: the responses, from the release in response_inbox_put(). Release: the message, which

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The responses of one request on their way to the loop of its connection, for requests that may
- * have any number of them. Any thread puts a response in; the first one to find the inbox empty
- * wakes the loop by a message; the loop takes all that are there by then, in their order. Links are
- * those of the responses, so that nothing is allocated.
+ * have any number of them. Any thread puts a response in. The thread that finds the inbox empty
+ * wakes the loop by a message. The loop takes all responses that are there by then, in their order.
+ * The entries are linked by the responses' own links, so that nothing is allocated.
  *
- *     request_ops.respond ──► response_inbox_put ─(one message)─► on_responses ─►
- * response_inbox_next any thread                                              the loop
+ *     request_ops.respond ──► response_inbox_put ─(one message)─► on_responses ─► …_next
+ *                any thread                                            the loop
  *
  * On the loop's own thread (a model that executes inline) on_responses() is called at once.
  */
@@ -29,20 +29,20 @@ struct response_inbox {
 
     /* Any thread: the newest entry, linked to the older ones by .prev; or NULL. */
     _Atomic(struct list *) newest;
-    /* Of the thread that has found the inbox empty, until the message is delivered. */
+    /* The thread's that has found the inbox empty, until the message is delivered. */
     struct message wake;
-    /* Of the thread that puts the final flag without a response. */
+    /* The thread's that puts the final flag without a response. */
     struct list bare_final;
     uint32_t bare_final_flags;
 
     /* The loop's. */
     struct list taken; /* oldest first */
-    bool delivering;   /* on_responses() was called, and has not come to the end of `taken` */
+    bool delivering;   /* on_responses() was called, and `taken` is not yet empty */
 };
 
 /*
- * response_inbox_init - nothing needs to be done at the end but to take the final response, or the
- * bare final flag: the inbox may then be freed, also inside on_responses().
+ * response_inbox_init - makes an empty inbox. When the loop has taken the final response, or the
+ * bare final flag, the inbox may be freed, also inside on_responses().
  *
  * @on_responses  calls response_inbox_next() until it returns false, or until the final flag
  */
@@ -60,7 +60,7 @@ void response_inbox_init(struct response_inbox *in, struct loop *loop,
 void response_inbox_put(struct response_inbox *in, struct response *resp, uint32_t flags);
 
 /*
- * response_inbox_next - the next of the responses that the loop has taken, oldest first; false when
+ * response_inbox_next - returns the next response that the loop has taken, oldest first; false when
  * there is none. Thread: the loop's, inside on_responses().
  *
  * @ret_resp  the caller's; NULL for a bare final flag

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of a pool in a list. The link to the next block is in the first MEM_ALIGNMENT bytes of
- * each, so that the rest is aligned as the block is.
+ * Blocks of a pool in a list. The first MEM_ALIGNMENT bytes of each block hold the link to the next
+ * one, so that the rest is aligned like the block. Thread: one at a time.
  */
 #include "frontends/ops/tensor_blocks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops of each server in the process, in one list. mu is held while loops start and end, so
- * that this happens once.
+ * that each server has one set of loops.
  *
  * Thread: any but a loop's.
  */
@@ -22,7 +22,7 @@ struct server_loops {
     struct server *server;
     struct loops *loops;
     unsigned int n_users;
-    bool goes_on; /* a service could not be ended: its loops go on, and are never freed */
+    bool goes_on; /* a service could not be freed: its loops go on, and are never freed */
 };
 
 enum { LOOPS_LEVEL = 50 }; /* in the table of core/README.md */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The event loops of a server: one set, on which HTTP and whatever comes beside it listen. Metrics
- * have a loop of their own. Each loop has a struct loop_share, which is net_env.loop_ctx there.
+ * The event loops of a server: one set, on which the HTTP and gRPC services listen. Metrics have a
+ * loop of their own. Each loop has a struct loop_share, which is net_env.loop_ctx.
  */
 #ifndef CONCH_FRONTENDS_SERVE_SERVER_LOOPS_H
 #define CONCH_FRONTENDS_SERVE_SERVER_LOOPS_H
@@ -12,19 +12,19 @@
 struct server;
 
 /*
- * server_loops_get - the loops of a server, of which at least n_threads run (as many as there are
- * CPUs at most). They are started by the first caller. server_loops_put() ends the use; the threads
- * end with the last one, unless a service could not be taken off them.
+ * server_loops_get - the loops of a server. At least n_threads run, but no more than there are
+ * CPUs. The first caller starts the loops. server_loops_put() ends a use. The threads end with the
+ * last use, unless a service could not be freed.
  *
  * Thread: any but a loop's.
- * @end    how the service on them has ended (net_server_stop())
+ * @end    the result of net_server_stop() for the service
  * Errors: as loops_new()
  */
 NODISCARD struct status *server_loops_get(struct server *server, unsigned int n_threads,
                                           struct loops **ret_loops);
 void server_loops_put(struct server *server, enum net_end end);
 
-/* server_loops_count - how many loops a service has for an option; 0: one for each CPU. */
+/* server_loops_count - the number of loops for an option's value; 0: one for each CPU. */
 unsigned int server_loops_count(int n_threads);
 
 #endif
