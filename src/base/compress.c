@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packing and unpacking by libdeflate, which works on whole messages.
+ * Packing and unpacking of whole messages by libdeflate.
  *
- * The size of an unpacked message is unknown before. The first attempt has as much room as the last
- * four bytes of the gzip format promise, if that is possible, or four times the packed size. Each
- * further attempt has twice the room of the last, up to the maximum. All attempts together do at
- * most twice the work of the last one. Threads: the owner's.
+ * The size of an unpacked message is not known beforehand. The last four bytes of gzip promise a
+ * size. If that size is possible, the first attempt has as much room, else four times the packed
+ * size. Each further attempt has twice the room of the last, up to the maximum. All attempts
+ * together do at most twice the work of the last one. Threads: the owner's.
  */
 #include "base/compress.h"
 

@@ -31,9 +31,9 @@ void compress_free(struct compress *c);
  *
  * The block never has more than max_bytes, whatever the packed bytes promise.
  *
- * @owner  is charged for the block; NULL: nobody is
+ * @owner  the account that is charged for the block; NULL: none
  * Errors: STATUS_INVALID_ARG  the bytes are not of that format, end early or go on behind their end
- *         STATUS_UNSUPPORTED  they unpack to more than max_bytes
+ *         STATUS_UNSUPPORTED  the bytes unpack to more than max_bytes
  *         STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *compress_unpack(struct compress *c, enum compress_format format,
@@ -44,7 +44,7 @@ NODISCARD struct status *compress_unpack(struct compress *c, enum compress_forma
 /*
  * compress_pack - the packed bytes in a block of the pool, which the caller releases.
  *
- * @pieces  the bytes; more than one piece are copied together first
+ * @pieces  the bytes; several pieces are copied together first
  * @owner   as above
  * Errors: STATUS_UNAVAILABLE  no memory
  */

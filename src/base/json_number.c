@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading numbers, one at a time and whole tensors of them: quick for the usual numbers. For all
- * others it calls json_decimal.c.
+ * Reading numbers, one at a time and as whole tensors. This file is quick for the usual numbers,
+ * and calls json_decimal.c for all others.
  *
- * Which of the next 32 characters are no digits is looked up at once, and tells where the point is
- * and where the digits end. Digits become a value eight at a time, by three multiplications within
- * a 64-bit word. A number of up to 19 digits becomes w·10^q with an exact w. That is rounded to a
- * double by
+ * One mask marks which of the next 32 characters are no digits, and so shows the point and the end
+ * of the digits. Eight digits at a time become a value, by three multiplications within a 64-bit
+ * word. A number of up to 19 digits becomes w·10^q with an exact w. This is rounded to a double by
  *   - one multiplication or division of doubles when both sides are exact (Clinger's fast path),
  *   - else one or two 64-bit multiplications with a 128-bit power of ten (D. Lemire, "Number
  *     parsing at a gigabyte per second", 2021),
  *   - else, for subnormal results and for longer numbers whose first 19 digits do not decide, by
  *     strtod.
- * tests/unit/base/test_json_number.c holds all of it against strtod, bit for bit.
+ * tests/unit/base/test_json_number.c compares the results with strtod, bit for bit.
  *
- * Tensors of short numbers are read by json_read_avx512.c or json_read_avx2.c where the processor
- * has what these need.
+ * Where the processor has AVX-512 or AVX2, json_read_avx512.c or json_read_avx2.c reads tensors of
+ * short numbers.
  */
 #include "base/json.h"
 
@@ -55,7 +54,10 @@ static const double pow10_double[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
 
 /* ---- scanning ------------------------------------------------------------------------------- */
 
-/* Eight characters, each with '0' taken off (by exclusive or: no borrow between them). */
+/*
+ * Loads eight characters as digits. Exclusive or removes '0' from each without a borrow between
+ * them.
+ */
 static inline uint64_t load_digits(const char *p)
 {
     uint64_t x;
@@ -92,11 +94,11 @@ static inline uint32_t no_digits(const char *p)
 #endif
 }
 
-enum { SCAN_AHEAD = 40 }; /* bytes that scan_number() may look at without asking where the end is */
+enum { SCAN_AHEAD = 40 }; /* bytes that scan_number() may read without a check of the end */
 
 /*
- * The digits at p with the point behind the first n (1 to 8) of them, n_digits in all; start is
- * load_digits(p). False: they are too many to be exact here.
+ * Joins the n_digits digits at p, which have the point behind the first n (1 to 8). start is
+ * load_digits(p). False: there are too many digits to be exact here.
  */
 static inline __attribute__((always_inline)) bool
 join_fraction(const char *p, uint64_t start, unsigned n, unsigned n_digits, uint64_t *ret_digits)
@@ -115,7 +117,7 @@ join_fraction(const char *p, uint64_t start, unsigned n, unsigned n_digits, uint
     }
     if (n_digits > 23)
         return false;
-    /* No branch on 15, 16 or 17 of them: the digits of doubles come in any mixture. */
+    /* No branch on 15, 16 or 17 digits: printed doubles have any mixture of these. */
     unsigned over = n_digits > 16 ? n_digits - 16 : 0;
     unsigned under = n_digits < 16 ? 16 - n_digits : 0;
     uint64_t digits = eight_digits(start) * pow10_u64[8 - under] +
@@ -127,8 +129,10 @@ join_fraction(const char *p, uint64_t start, unsigned n, unsigned n_digits, uint
     return true;
 }
 
-/* Adds an exponent of one, two or three digits, with or without a sign; p is at the letter. NULL:
- * it is another one, or none. */
+/*
+ * Adds an exponent of one, two or three digits, with or without a sign; p is at the letter. NULL:
+ * the exponent is longer, or invalid.
+ */
 static inline __attribute__((always_inline)) const char *
 scan_short_exponent(const char *p, const char *end, int *exponent)
 {
@@ -147,8 +151,8 @@ scan_short_exponent(const char *p, const char *end, int *exponent)
 }
 
 /*
- * Any number; the usual ones without a loop. NULL when it is none. Everything stays in registers:
- * nothing here may take the address of *d.
+ * Scans any number, the usual ones without a loop. NULL: there is no number at p. Everything stays
+ * in registers: nothing here may take the address of *d.
  */
 static inline __attribute__((always_inline)) const char *
 scan_number(const char *from, const char *end, struct json_decimal *d)
@@ -245,7 +249,7 @@ static inline __attribute__((always_inline)) bool round_by_table(uint64_t w, int
     return true;
 }
 
-/* The double nearest to the decimal d, which stands in [from, end): what is rare. */
+/* The double nearest to the decimal d, whose text is [from, end). For the rare cases. */
 static __attribute__((noinline)) double round_slow(struct json_decimal d, const char *from,
                                                    const char *end)
 {
@@ -262,7 +266,7 @@ static __attribute__((noinline)) double round_slow(struct json_decimal d, const 
     return d.negative ? -value : value;
 }
 
-/* By its bit, not by a branch: signs cannot be foreseen. */
+/* Sets the sign's bit without a branch, since signs cannot be predicted. */
 static inline double with_sign(double value, bool negative)
 {
     uint64_t bits;
@@ -277,7 +281,7 @@ static inline __attribute__((always_inline)) bool round_quick(const struct json_
                                                               double *ret_value)
 {
     double value;
-    /* Whether there are many digits is easier to foresee than whether they are exact. */
+    /* Branch prediction finds "many digits" easier than "exact digits". */
     if (d->many) {
         if (UNLIKELY(!round_by_table(d->digits, d->exponent, &value)))
             return false;
@@ -295,7 +299,7 @@ static inline __attribute__((always_inline)) bool round_quick(const struct json_
 
 /* ---- one number ----------------------------------------------------------------------------- */
 
-/* The double at p; NULL when it is none, or larger than any. */
+/* The double at p; NULL when there is no number, or it exceeds the largest double. */
 static inline __attribute__((always_inline)) const char *
 parse_double(const char *p, const char *end, double *ret_value)
 {
@@ -364,7 +368,7 @@ const char *json_parse_float(const char *p, const char *end, float *ret_value)
     return parse_float(p, end, ret_value);
 }
 
-/* Is it an integer of 64 bits? Those of 20 digits are looked at once more. */
+/* Whether d is an integer of 64 bits. Integers of 20 digits get their last digit here. */
 static bool is_whole_number(const struct json_decimal *d, const char *end, uint64_t *ret_value)
 {
     if (!d->integer)
@@ -420,8 +424,8 @@ bool json_read_double(struct json *j, double *ret_value)
 }
 
 /*
- * The integer at p. NULL when it is no number, with *ret_fits false when it is one, but no integer
- * of that signedness.
+ * The integer at p. NULL: there is no number. *ret_fits is false when the number is no integer of
+ * that signedness.
  */
 static inline const char *parse_int(const char *p, const char *end, bool is_signed,
                                     uint64_t *ret_value, bool *ret_fits)
@@ -437,7 +441,8 @@ static inline const char *parse_int(const char *p, const char *end, bool is_sign
     }
     if (!after || !json_parse_number(p, end, &number))
         return NULL;
-    /* What is left for unsigned is -0, which RapidJSON takes for 0, and the upper half. */
+    /* The remaining cases for unsigned are -0, which RapidJSON takes for 0, and numbers above
+     * INT64_MAX. */
     *ret_fits = number.kind == JSON_INT64 ? is_signed || number.i64 == 0
                                           : number.kind == JSON_UINT64 && !is_signed;
     *ret_value = number.u64;
@@ -474,8 +479,8 @@ bool json_read_uint64(struct json *j, uint64_t *ret_value)
 /* ---- tensors -------------------------------------------------------------------------------- */
 
 /*
- * After an element: is the next one a number right behind the comma, or behind one blank, as
- * Python prints? Then its place; else NULL, and the general way goes on.
+ * After an element: the address of the next number, if it is right behind the comma or, as Python
+ * prints it, behind one blank. Else NULL, and the general reader goes on.
  */
 static inline const char *next_number(const char *p, const char *end)
 {
@@ -488,11 +493,11 @@ static inline const char *next_number(const char *p, const char *end)
 }
 
 /*
- * The first comma in the 32 bytes at p, if there are so many; something else otherwise.
+ * The first comma in the 32 bytes at p; another address or NULL when there is none.
  *
- * This is where the number at p will turn out to end. To know it beforehand, without waiting for
- * its digits to be looked at, lets the processor work at several numbers at once (a third of the
- * time of long arrays); whether it was right is seen afterwards.
+ * The number at p usually ends there. Predicting its end, before its digits are read, lets the
+ * processor work on several numbers at once (a third of the time of long arrays). The caller checks
+ * the prediction afterwards.
  */
 static inline const char *foresee_end(const char *p, const char *end)
 {
@@ -509,16 +514,16 @@ static inline const char *foresee_end(const char *p, const char *end)
     return NULL;
 }
 
-/* Whether to look for numbers that can be read together. */
+/* When to look for numbers that can be read together. */
 struct runs {
-    unsigned left;  /* so many values are read one by one before */
-    unsigned pause; /* what was `left` in the beginning */
+    unsigned left;  /* values to read one by one before the next look */
+    unsigned pause; /* the number that `left` began with */
 };
 
 /*
  * FIND_RUN(read) - the run at p into out[n..max), by a function of json_priv.h. Sets n and `after`
- * if there is one. To look for one in vain costs about as much as to read a number, and texts
- * seldom change their ways, so that is done less and less often.
+ * if there is one. A vain look costs about as much as reading a number, and a text seldom changes
+ * its format. So after each vain look the next one comes later.
  */
 #define FIND_RUN(read)                                                                             \
     do {                                                                                           \
@@ -533,7 +538,7 @@ struct runs {
         runs.left = runs.pause;                                                                    \
     } while (0)
 
-/* The run at p of the text, by what the processor has; NULL when there is none. */
+/* Reads the run at p by the processor's widest instructions; NULL when there is none. */
 static inline const char *run_of_f32s(const struct json *j, const char *p, float *out, size_t room,
                                       size_t *ret_n)
 {

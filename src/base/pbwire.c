@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Protobuf's wire format: the parts that are not inline in pbwire.h. A position never passes the
- * end, and after a failure no byte is read any more. Threads: no state.
+ * end, and after a failure no further byte is read. No state; any thread.
  */
 #include "base/pbwire.h"
 

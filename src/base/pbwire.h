@@ -32,7 +32,7 @@ enum pbwire_type {
     PBWIRE_FIXED32 = 5,
 };
 
-/* Bytes of somebody else, borrowed; not ended by a zero byte. */
+/* Borrowed bytes, without a zero byte at the end. */
 struct pbwire_bytes {
     const char *at;
     size_t length;
@@ -52,7 +52,7 @@ struct pbwire_field {
 
 static inline struct pbwire pbwire_of(const void *bytes, size_t n_bytes)
 {
-    /* Without bytes the pointer may be NULL, which has no end. */
+    /* Without bytes the pointer may be NULL, to which nothing may be added. */
     const char *at = n_bytes ? bytes : "";
     return (struct pbwire){.at = at, .end = at + n_bytes};
 }
@@ -61,8 +61,8 @@ bool pbwire_next_slow(struct pbwire *in, struct pbwire_field *ret);
 bool pbwire_varint_slow(struct pbwire *in, uint64_t *ret);
 
 /*
- * pbwire_varint - the next bytes as a varint. False: in->bad is set, since they end before the
- * varint does, or it has more than ten bytes.
+ * pbwire_varint - reads a varint. False: in->bad is set, since the bytes end within the varint, or
+ * it has more than ten bytes.
  */
 static inline bool pbwire_varint(struct pbwire *in, uint64_t *ret)
 {
@@ -74,12 +74,12 @@ static inline bool pbwire_varint(struct pbwire *in, uint64_t *ret)
 }
 
 /*
- * pbwire_next - the next field. A group is passed over. False: the message has ended, or in->bad is
- * set: a truncated field, the number 0, an unknown wire type, a group that does not end.
+ * pbwire_next - reads the next field, and skips groups. False: the message has ended, or in->bad is
+ * set for a truncated field, an invalid number, an unknown wire type or a group without its end.
  */
 static inline bool pbwire_next(struct pbwire *in, struct pbwire_field *ret)
 {
-    /* Numbers below 16, bytes shorter than 128: most fields. */
+    /* Most fields: numbers below 16, fewer than 128 bytes. */
     if (LIKELY(in->end - in->at >= 2)) {
         unsigned char tag = (unsigned char)in->at[0], length = (unsigned char)in->at[1];
         if ((tag & 0x87) == PBWIRE_BYTES && tag >= 8 && length < 0x80 &&
@@ -100,9 +100,9 @@ static inline bool pbwire_is(const struct pbwire_field *f, uint32_t number, enum
 }
 
 /*
- * pbwire_count_varints - how many varints the bytes have, by the bytes that end one.
+ * pbwire_count_varints - counts the varints in the bytes, by their last bytes.
  *
- * Returns false when the last one does not end.
+ * Returns false when the last varint is incomplete.
  */
 bool pbwire_count_varints(struct pbwire_bytes bytes, size_t *ret_count);
 
