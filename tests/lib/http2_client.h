@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An HTTP/2 client in memory, made of nghttp2's client session, against a session of
- * http2_driver.h: h2c_pump() carries bytes both ways until nothing moves any more.
+ * An HTTP/2 client in memory: a client session of nghttp2 against a session of http2_driver.h.
+ * h2c_pump() carries bytes both ways until neither side has more.
  */
 #ifndef CONCH_TESTS_LIB_HTTP2_CLIENT_H
 #define CONCH_TESTS_LIB_HTTP2_CLIENT_H
@@ -20,7 +20,7 @@ struct h2c_stream {
     size_t n_allowed; /* of the body; the rest waits for h2c_allow() */
     /* The answer. */
     char status[4];
-    char head[1024]; /* its fields but for the status, and those of trailers: "name=value;…" */
+    char head[1024]; /* its fields without the status, and those of trailers: "name=value;…" */
     char trailers[1024];
     char *data;
     size_t n_data, capacity;
@@ -33,16 +33,16 @@ struct h2_client {
     nghttp2_session *ng;
     struct h2c_stream streams[H2C_MAX_STREAMS];
     unsigned int n_streams;
-    char *wire; /* what was sent so far, for tests that send it again */
+    char *wire; /* the bytes sent so far, for tests that send them again */
     size_t n_wire, wire_capacity;
-    size_t n_unfed; /* at the end of it, not fed yet */
+    size_t n_unfed; /* at the end of `wire`, not fed yet */
     size_t portion; /* bytes per feed; 0: all */
     unsigned int n_goaways, n_pings, n_acks, n_settings;
     uint32_t goaway_code;
     int32_t goaway_last;
     char goaway_text[128];
     uint8_t ping[8];
-    int error; /* nghttp2 found fault with what the server sent */
+    int error; /* an error of nghttp2 in the server's bytes */
 };
 
 static inline struct h2c_stream *h2c_find(struct h2_client *c, int32_t id)
@@ -144,9 +144,9 @@ static inline ssize_t h2c_read_body(nghttp2_session *ng, int32_t id, uint8_t *bu
     return (ssize_t)n;
 }
 
-enum { H2C_NO_WINDOW = 1 }; /* streams that get a window by WINDOW_UPDATEs of the test only */
+enum { H2C_NO_WINDOW = 1 }; /* streams that get a window only by WINDOW_UPDATEs of the test */
 
-/* h2c_init - a client whose streams have that window; 0: the default. */
+/* h2c_init - makes a client whose streams have that window; 0: the default. */
 static inline void h2c_init(struct h2_client *c, struct h2_driver *d, uint32_t window)
 {
     memset(c, 0, sizeof(*c));
@@ -177,7 +177,7 @@ static inline void h2c_done(struct h2_client *c)
     nghttp2_session_del(c->ng);
 }
 
-/* h2c_collect - what the client has to send, behind c->wire; returns the number of bytes. */
+/* h2c_collect - appends the client's output to c->wire. Returns the number of bytes. */
 static inline size_t h2c_collect(struct h2_client *c)
 {
     const uint8_t *bytes;
@@ -196,7 +196,7 @@ static inline size_t h2c_collect(struct h2_client *c)
     return all;
 }
 
-/* h2c_read - gives the client what the server has sent. */
+/* h2c_read - gives the server's output to the client. */
 static inline void h2c_read(struct h2_client *c)
 {
     struct h2_driver *d = c->d;
@@ -208,7 +208,7 @@ static inline void h2c_read(struct h2_client *c)
     d->n_out = 0;
 }
 
-/* h2c_pump - both ways until nothing moves. */
+/* h2c_pump - carries bytes both ways until neither side has more. */
 static inline void h2c_pump(struct h2_client *c)
 {
     bool moves = true;
@@ -235,8 +235,8 @@ static inline nghttp2_nv h2c_nv(const char *name, const char *value)
 }
 
 /*
- * h2c_request - a request with n_extra further headers; of the body n_allowed bytes leave, all and
- * the end with SIZE_MAX.
+ * h2c_request - sends a request with n_extra further headers and the first n_allowed bytes of the
+ * body. SIZE_MAX: sends all and the end.
  */
 static inline struct h2c_stream *h2c_request(struct h2_client *c, const char *path,
                                              const char *body, size_t n_body, size_t n_allowed,
@@ -247,7 +247,7 @@ static inline struct h2c_stream *h2c_request(struct h2_client *c, const char *pa
     memcpy(nvs + 4, extra, n_extra * sizeof(*extra));
     nghttp2_data_provider provider = {.read_callback = h2c_read_body};
     struct h2c_stream *s = &c->streams[c->n_streams];
-    free(s->data); /* of a test that uses the place again */
+    free(s->data); /* of an earlier request in the same place */
     *s = (struct h2c_stream){.body = body, .n_body = n_body, .n_allowed = n_allowed};
     s->id = nghttp2_submit_request(c->ng, NULL, nvs, 4 + n_extra,
                                    n_body == 0 && n_allowed > 0 ? NULL : &provider, s);
@@ -263,7 +263,7 @@ static inline struct h2c_stream *h2c_post(struct h2_client *c, const char *path,
     return h2c_request(c, path, body, n_body, SIZE_MAX, none, 0);
 }
 
-/* h2c_allow - lets more of a body leave. */
+/* h2c_allow - allows more of a body to be sent. */
 static inline void h2c_allow(struct h2_client *c, struct h2c_stream *s, size_t n_allowed)
 {
     s->n_allowed = n_allowed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drives an HTTP/2 session without a socket: bytes in, in any portions; frames out, in any
- * portions. What the handler does with a stream depends on its path:
+ * portions. The handler acts by the path of a stream:
  *
  *      /echo    the body comes back when it is complete, with the trailer n-bytes
  *      /later   the same, when the test calls h2_answer()
@@ -42,7 +42,7 @@ struct h2_driver {
     size_t memory_left;                           /* for /sized */
     struct http2_stream *waiting[H2_MAX_WAITING]; /* of /later */
     unsigned int n_waiting;
-    bool keeps; /* streams are referenced until h2_let_go() */
+    bool keeps; /* streams stay referenced until h2_let_go() */
     struct http2_stream *kept[H2_MAX_WAITING];
     unsigned int n_kept;
 
@@ -54,14 +54,14 @@ struct h2_driver {
     size_t max_pieces_at_once, n_writes;
 
     size_t max_send; /* bytes per write; 0: all */
-    char *out;       /* what the session has sent */
+    char *out;       /* the bytes that the session has sent */
     size_t n_out, out_capacity;
 };
 
 struct h2_part {
     struct h2_driver *d;
     char path[32];
-    char *body; /* malloc, so that a read beyond it is seen */
+    char *body; /* from malloc, so that sanitizers find a read beyond it */
     size_t n_body, capacity;
     size_t n_held;    /* of it not taken */
     uint32_t n_sized; /* 0: not known */
@@ -84,7 +84,7 @@ static inline struct h2_driver *h2_of(struct http2_stream *s)
     return http2_stream_env(s)->net.handler_ctx;
 }
 
-/* Pieces come back before the stream ends. */
+/* Checks that pieces are released before the stream ends. */
 static inline void h2_release_piece(void *owner)
 {
     struct h2_part *part = owner;
@@ -119,7 +119,7 @@ static inline void h2_end(struct http2_stream *s)
     http2_stream_end(s, &part->trailer, 1);
 }
 
-/* The body in three pieces, a small one in front. */
+/* Sends the body in three pieces, a small one first. */
 static inline void h2_echo(struct http2_stream *s)
 {
     struct h2_part *part = http2_stream_part(s);
@@ -230,7 +230,7 @@ static inline void h2_on_data(struct http2_stream *s, const char *bytes, size_t 
     struct h2_part *part = http2_stream_part(s);
     if (!http2_stream_is_open(s) || n_bytes == 0)
         return;
-    /* An exact copy, so that a read beyond it is seen. */
+    /* An exact copy, so that sanitizers find a read beyond it. */
     h2_keep(part, bytes, n_bytes);
     if (strcmp(part->path, "/sized") == 0) {
         part->n_held += part->granted ? 0 : n_bytes;
@@ -326,7 +326,7 @@ static inline void h2_init(struct h2_driver *d)
     d->pool = pool_new("test", 64 << 20, 0);
 }
 
-/* The environment is named behind the session, for h2_on_output(). */
+/* The environment's address lies behind the session, for h2_on_output(). */
 static inline void h2_begin_session(struct h2_driver *d)
 {
     size_t bytes = http2_protocol.session_bytes;
@@ -355,7 +355,7 @@ static inline void h2_begin(struct h2_driver *d)
     h2_begin_session(d);
 }
 
-/* h2_flush - sends what may be sent, at most max_bytes. Returns the number of bytes. */
+/* h2_flush - sends the output, at most max_bytes. Returns the number of bytes. */
 static inline size_t h2_flush_some(struct h2_driver *d, size_t max_bytes)
 {
     struct iovec pieces[512];
@@ -404,7 +404,7 @@ static inline uint32_t h2_number(const char *at)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-/* h2_scan - counts the frames of a type in what was sent, which begins with a frame. */
+/* h2_scan - counts the frames of a type in the sent bytes, which begin with a frame. */
 static inline unsigned int h2_scan(const struct h2_driver *d, char type, struct h2_goaway *goaway)
 {
     unsigned int n = 0;
@@ -422,7 +422,7 @@ static inline unsigned int h2_scan(const struct h2_driver *d, char type, struct 
     return n;
 }
 
-/* h2_feed - gives the bytes as far as they are wanted; returns how many were. */
+/* h2_feed - gives bytes to the session while it wants input. Returns the number of bytes given. */
 static inline size_t h2_feed(struct h2_driver *d, const void *bytes, size_t n_bytes)
 {
     size_t fed = 0;
@@ -445,7 +445,7 @@ static inline size_t h2_used_bytes(struct h2_driver *d)
     return stats.used_bytes;
 }
 
-/* h2_end_session - the connection is gone. */
+/* h2_end_session - ends the session as if its connection were gone. */
 static inline void h2_end_session(struct h2_driver *d)
 {
     http2_protocol.abort(d->session);
@@ -453,7 +453,7 @@ static inline void h2_end_session(struct h2_driver *d)
     d->session = NULL;
 }
 
-/* h2_done - ends everything; false when something did not come back. */
+/* h2_done - ends everything. False: a stream or memory was not released. */
 static inline bool h2_done(struct h2_driver *d)
 {
     if (d->session)

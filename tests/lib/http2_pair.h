@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's session and a client, joined in memory. For cmocka's tests. */
+/* A server's session and a client, joined in memory, for tests with cmocka. */
 #ifndef CONCH_TESTS_LIB_HTTP2_PAIR_H
 #define CONCH_TESTS_LIB_HTTP2_PAIR_H
 

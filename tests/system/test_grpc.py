@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC service, which the program does not start yet, with Triton's own client: tests/tools/grpc_server.c."""
+"""The gRPC service with Triton's own client. tests/tools/grpc_server.c starts the service, since the program does not yet."""
 
 import queue
 import subprocess
@@ -94,7 +94,7 @@ def test_health_and_metadata(triton):
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 300_000, 3_000_000])
-def test_an_inference_comes_back(triton, count):
+def test_inferences_of_any_size_are_answered(triton, count):
     name, output = names_of(triton, "echo")
     values = np.arange(count, dtype=np.float32)
     result = triton.infer("echo", [tensor(name, values)], request_id="7")
@@ -103,21 +103,21 @@ def test_an_inference_comes_back(triton, count):
     assert result.get_response().model_version == "1"
 
 
-def test_strings_come_back(triton):
+def test_strings_are_echoed(triton):
     name, output = names_of(triton, "strings")
     values = np.array([b"", b"abc", b"\x00\xff"], dtype=object)
     assert list(triton.infer("strings", [tensor(name, values)]).as_numpy(output)) == list(values)
 
 
-def test_statistics_count(triton):
+def test_statistics_count_inferences(triton):
     before = triton.get_inference_statistics("echo").model_stats[0].inference_stats.success.count
     name, _ = names_of(triton, "echo")
     triton.infer("echo", [tensor(name, np.ones(3, np.float32))])
     assert triton.get_inference_statistics("echo").model_stats[0].inference_stats.success.count == before + 1
 
 
-def test_typed_contents_are_taken(served):
-    """As clients send that know the protocol, but not Triton's raw form."""
+def test_typed_contents_are_accepted(served):
+    """Clients that know the protocol, but not Triton's raw form, send typed contents."""
     with grpc.insecure_channel(served.url) as channel:
         infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
                                     request_serializer=service_pb2.ModelInferRequest.SerializeToString,
@@ -188,7 +188,7 @@ def test_models_are_loaded_and_unloaded(triton):
         triton.load_model("none")
 
 
-def test_log_settings_are_told(triton):
+def test_log_settings_are_reported(triton):
     assert triton.get_log_settings().settings["log_format"].string_param == "default"
     assert triton.update_log_settings({"log_verbose_level": 1}).settings["log_verbose_level"].uint32_param == 1
     triton.update_log_settings({"log_verbose_level": 0})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/2 over real sockets, without gRPC: tests/tools/http2_server.c, which sends "hello" and what it was sent. What needs
-exact bytes is in tests/unit/frontends/net/test_http2*.c."""
+"""HTTP/2 over real sockets, without gRPC: tests/tools/http2_server.c answers "hello" and the request's body. Tests of exact
+bytes are in tests/unit/frontends/net/test_http2*.c."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from server import BUILD, SANITIZER
 
 pytestmark = pytest.mark.conch_only("the reference answers gRPC only")
 
-# The conformance suite of HTTP/2, by Go's own client, which checks what it fetches.
+# The conformance suite of HTTP/2, fetched by the go command, which verifies its downloads.
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -40,7 +40,7 @@ def post(port, body, *options):
 
 
 @pytest.mark.parametrize("size", [0, 1, 16384, 16385, 602112, 20 << 20])
-def test_bodies_come_back(port, size):
+def test_bodies_are_echoed(port, size):
     body = os.urandom(size)
     assert post(port, body) == b"hello" + body
 
@@ -50,7 +50,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def read_all(connection):
-    """What comes until the server closes the connection."""
+    """Returns the bytes that come until the server closes the connection."""
     got = b""
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(65536):
@@ -72,7 +72,7 @@ def test_floods_are_cut_off_and_others_are_served(port, flood, text):
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             attacker.sendall(PREFACE + frame(4, 0, 0) + opened + flood * 30000)
         got = read_all(attacker)
-        # Which of two rules finds too many PINGs first depends on how many were read at once.
+        # Two rules limit PINGs. The number of PINGs in one read decides which rule is broken first.
         got = got.replace(b"too_many_pings", b"too many PING frames")
         assert b"\0\0\0\x0b" + text in got  # ENHANCE_YOUR_CALM
         assert post(port, b"others") == b"helloothers"
@@ -95,7 +95,7 @@ def _h2spec(tmp_path_factory):
 
 
 def test_h2spec(port, h2spec):
-    """All of the suite: frames, states, HPACK."""
+    """The whole suite: frames, states, HPACK."""
     done = subprocess.run([h2spec, "-p", str(port), "-o", "20"], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert "145 tests, 145 passed, 0 skipped, 0 failed" in done.stdout

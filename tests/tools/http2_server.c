@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http2_server: serves HTTP/2 by prior knowledge over real sockets, without gRPC: each body comes
- * back, behind a few bytes of its own, so that each answer has DATA. Prints the port, and ends when
- * its stdin does. For tests with programs that only know HTTP/2.
+ * http2_server: serves HTTP/2 by prior knowledge over real sockets, without gRPC, for tests with
+ * programs that only know HTTP/2. Each answer is "hello" and the request's body, so that each
+ * answer has DATA. Prints the port, and ends when stdin ends.
  */
 #include <stdio.h>
 #include <stdlib.h>

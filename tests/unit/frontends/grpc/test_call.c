@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls by a client in memory, against a server with an identity model: what is answered, with
- * which status, and that nothing stays. The model runs on its own thread, so that answers come to
- * the loop as messages.
+ * Calls by a client in memory, against a server with an identity model: their answers, their
+ * statuses, and that all memory is released. The model runs on its own thread, so that answers come
+ * to the loop as messages.
  */
 #include "frontends/grpc/call.h"
 
@@ -123,7 +123,7 @@ static int connect_client(void **state)
     return 0;
 }
 
-/* Everything comes back: calls, blocks, requests of the core. */
+/* Checks that calls, blocks and requests of the core are released. */
 static int disconnect_client(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static int disconnect_client(void **state)
     return 0;
 }
 
-/* Both ways, and the messages of other threads, until the stream has ended. */
+/* Carries bytes both ways, and messages of other threads, until the stream has ended. */
 static void await_end(const struct h2c_stream *s)
 {
     h2c_pump(&client);
@@ -158,7 +158,7 @@ static void add_prefixed(struct buf *b, bool compressed, const void *bytes, size
     buf_add(b, bytes, n);
 }
 
-/* A ModelInferRequest for the model, with n bytes as its tensor. */
+/* Adds a ModelInferRequest for the model, with n bytes as its tensor. */
 static void add_infer(struct buf *b, char *model, uint8_t *bytes, size_t n)
 {
     char name[] = "I", type[] = "UINT8", id[] = "id";
@@ -215,7 +215,7 @@ static void expect_failure(const struct h2c_stream *s, const char *status, const
     assert_int_equal(s->n_data, 0);
 }
 
-/* The answer of an inference has the bytes. */
+/* Checks that the answer of an inference has the bytes. */
 static void expect_output(const struct h2c_stream *s, const uint8_t *bytes, size_t n)
 {
     expect_status(s, "0");
@@ -342,7 +342,7 @@ static void errors_have_a_status_and_a_message(void **state)
     expect_failure(s, "13", "Unable to parse request");
 }
 
-static void what_is_no_call_has_a_status_of_http(void **state)
+static void requests_that_are_no_calls_get_an_http_status(void **state)
 {
     (void)state;
     const nghttp2_nv json[] = {h2c_nv("content-type", "application/json")};
@@ -412,7 +412,7 @@ static void a_deadline_ends_the_call(void **state)
     assert_int_equal(timers_run(&loop.timers, driver.now_ns + 100 * NS_PER_MS), 1);
     h2c_pump(&client);
     expect_failure(s, "4", "Deadline Exceeded");
-    h2c_allow(&client, s, SIZE_MAX); /* the rest comes too late, and is dropped */
+    h2c_allow(&client, s, SIZE_MAX); /* the rest comes after the deadline, and is dropped */
     await_end(s);
 
     /* One that is in time leaves no timer behind. */
@@ -430,7 +430,7 @@ static void a_deadline_ends_the_call(void **state)
     expect_failure(s, "13", "invalid grpc-timeout 'soon'");
 }
 
-static void clients_that_leave_lose_nothing_of_ours(void **state)
+static void clients_that_leave_leak_nothing(void **state)
 {
     (void)state;
     AUTO(buf) body = BUF_INIT(1 << 20);
@@ -448,7 +448,7 @@ static void clients_that_leave_lose_nothing_of_ours(void **state)
     }
 }
 
-static void repository_calls_go_by_a_control_thread(void **state)
+static void repository_calls_run_on_a_control_thread(void **state)
 {
     (void)state;
     AUTO(buf) body = BUF_INIT(1000);
@@ -469,7 +469,7 @@ static void repository_calls_go_by_a_control_thread(void **state)
     s = post("/inference.GRPCInferenceService/RepositoryModelUnload", &body, nothing, 0);
     await_end(s);
     expect_status(s, "0");
-    /* A client that leaves meanwhile. */
+    /* A client that leaves during the call. */
     post("/inference.GRPCInferenceService/RepositoryIndex", &empty, nothing, 0);
     h2c_pump(&client);
 }
@@ -480,7 +480,7 @@ typedef Inference__ModelStreamInferResponse stream_response;
 typedef Inference__ModelInferRequest infer_request;
 typedef Inference__ModelInferRequest__InferInputTensor infer_input;
 
-/* A request for the model `repeat`: n elements 0, 1, …; n_delays of the same delay. */
+/* Adds a request for the model `repeat`: n elements 0, 1, …, and n_delays equal delays. */
 static void add_repeat(struct buf *b, uint32_t n, uint32_t n_delays, uint32_t delay_ms,
                        bool wants_empty)
 {
@@ -534,7 +534,9 @@ static void add_repeat(struct buf *b, uint32_t n, uint32_t n_delays, uint32_t de
         free(values[i]);
 }
 
-/* The message at *at of the answer; the caller frees it. NULL: there is none, or not all of it. */
+/*
+ * Reads the message at *at of the answer; the caller frees it. NULL: there is no complete message.
+ */
 static stream_response *next_message(const struct h2c_stream *s, size_t *at)
 {
     const unsigned char *p = (const unsigned char *)s->data + *at;
@@ -588,7 +590,7 @@ static void a_stream_answers_in_the_order_of_its_requests(void **state)
     assert_int_equal(at, s->n_data);
 }
 
-static void a_decoupled_model_answers_as_it_likes(void **state)
+static void a_decoupled_model_sends_any_number_of_responses(void **state)
 {
     (void)state;
     for (int wants_empty = 0; wants_empty < 2; wants_empty++) {
@@ -618,8 +620,8 @@ static void an_error_is_a_message_and_the_stream_goes_on(void **state)
     AUTO(buf) body = BUF_INIT(10000);
     char none[] = "none";
     uint8_t bytes[4] = "abc";
-    add_infer(&body, none, bytes, 4);  /* before the core has it: no such model */
-    add_repeat(&body, 2, 3, 0, false); /* after that: the backend refuses it */
+    add_infer(&body, none, bytes, 4);  /* an error before the core has the request: no such model */
+    add_repeat(&body, 2, 3, 0, false); /* an error after that: the backend refuses the request */
     add_infer(&body, model_a, bytes, 4);
     struct h2c_stream *s = post(STREAM, &body, nothing, 0);
     await_end(s);
@@ -658,7 +660,7 @@ static void a_backend_waits_for_a_slow_client(void **state)
     AUTO(buf) body = BUF_INIT(1 << 20);
     settings.flow.max_responses = 16;
     add_repeat(&body, RESPONSES, RESPONSES, 0, false);
-    /* The client takes nothing: what has come is not read. */
+    /* The client reads nothing. */
     struct h2c_stream *s = post(STREAM, &body, nothing, 0);
     h2c_collect(&client);
     while (client.n_unfed > 0)
@@ -700,7 +702,7 @@ static void a_cancelled_stream_cancels_its_requests(void **state)
     }
 }
 
-static void what_is_no_message_ends_the_stream(void **state)
+static void a_malformed_message_ends_the_stream(void **state)
 {
     (void)state;
     AUTO(buf) body = BUF_INIT(1000);
@@ -711,7 +713,7 @@ static void what_is_no_message_ends_the_stream(void **state)
     await_end(s);
     expect_status(s, "13");
     AUTO(buf) empty = BUF_INIT(10);
-    s = post(STREAM, &empty, nothing, 0); /* no request at all is fine */
+    s = post(STREAM, &empty, nothing, 0); /* a stream without a request ends with OK */
     await_end(s);
     expect_status(s, "0");
 }
@@ -838,13 +840,13 @@ int main(void)
         TEST(an_inference_comes_back_whatever_its_size),
         TEST(many_calls_share_a_connection),
         TEST(errors_have_a_status_and_a_message),
-        TEST(what_is_no_call_has_a_status_of_http),
+        TEST(requests_that_are_no_calls_get_an_http_status),
         TEST(messages_are_unpacked_and_answers_packed),
         TEST(a_deadline_ends_the_call),
-        TEST(clients_that_leave_lose_nothing_of_ours),
-        TEST(repository_calls_go_by_a_control_thread),
+        TEST(clients_that_leave_leak_nothing),
+        TEST(repository_calls_run_on_a_control_thread),
         TEST(a_stream_answers_in_the_order_of_its_requests),
-        TEST(a_decoupled_model_answers_as_it_likes),
+        TEST(a_decoupled_model_sends_any_number_of_responses),
         TEST(an_error_is_a_message_and_the_stream_goes_on),
         TEST(a_backend_waits_for_a_slow_client),
         TEST(a_cancelled_stream_cancels_its_requests),

@@ -95,7 +95,7 @@ static struct status *decode_bytes(const void *message, size_t n_bytes)
     struct arena arena;
 
     end_request();
-    bytes = malloc(n_bytes + !n_bytes); /* an exact copy, so that a read beyond its end is seen */
+    bytes = malloc(n_bytes + !n_bytes); /* exact, so that sanitizers find a read beyond its end */
     assert_non_null(bytes);
     memcpy(bytes, message, n_bytes);
     n_bytes_decoded = n_bytes;
@@ -106,7 +106,7 @@ static struct status *decode_bytes(const void *message, size_t n_bytes)
     struct status *st = infer_message_read(&m, bytes, n_bytes, &arena);
     if (!st)
         st = infer_decode(&m, &r, &blocks, &asks);
-    memset(memory, 0xee, sizeof(memory)); /* the message is not used any more */
+    memset(memory, 0xee, sizeof(memory)); /* the message is no longer used */
     arena_reset(&arena);
     return st;
 }
@@ -173,7 +173,7 @@ static input_type input_named(char *name, char *datatype)
     return in;
 }
 
-/* A message with one input "A" that has these contents. */
+/* Decodes a message with one input "A" that has these contents. */
 static struct status *decode_contents(const char *datatype, contents_type *contents)
 {
     char copy[16];
@@ -187,7 +187,7 @@ static struct status *decode_contents(const char *datatype, contents_type *conte
     return decode(&m);
 }
 
-/* A message with one parameter of the request. */
+/* Decodes a message with one parameter of the request. */
 static struct status *decode_parameter(const char *key, parameter_type *value)
 {
     entry_type entry = MAKE(entry_type, inference__model_infer_request__parameters_entry__init),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which worker gets a new connection. The loops do not run: the test sets the load that they
- * publish. */
+/*
+ * The choice of the worker for a new connection. The loops do not run: the test sets the load that
+ * they publish.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +26,7 @@ static int start(void **state)
     (void)state;
     memset(workers, 0, sizeof(workers));
     for (int i = 0; i < 3; i++)
-        workers[i].loop.phase = NOW_NS * 2 + 1; /* it waits */
+        workers[i].loop.phase = NOW_NS * 2 + 1; /* the loop waits */
     workers[0].loop.phase = NOW_NS * 2;
     workers[0].loop.now_ns = NOW_NS;
     for (int i = 0; i < 3; i++)
@@ -75,7 +77,7 @@ static void the_least_busy_loop_gets_the_connection(void **state)
     assert_int_equal(chosen(), 1);
 }
 
-/* A loop inside an execution has few connections, and was not busy before. */
+/* A loop that executes a model has few connections, and was not busy before. */
 static void a_loop_that_stands_still_gets_no_connection(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ static void a_body_below_the_least_rate_is_refused(void **state)
         leave(&asker);
         come(&asker);
     }
-    /* Also after much has arrived at once. */
+    /* The time is the same after many bytes have arrived at once. */
     say(&asker, heads[0]);
     say_bytes(&asker, 50000);
     assert_in_range(endured("b", " 408 "), 31, 65);
@@ -44,7 +44,7 @@ static void a_fast_enough_body_may_take_long(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 "), 1);
 }
 
-/* The server must go on, however long that takes. */
+/* The server owes the next step, however long it takes. */
 static void a_client_that_waits_for_its_answer_is_not_slow(void **state)
 {
     (void)state;
@@ -97,8 +97,7 @@ static void a_reply_must_be_read_at_the_least_rate(void **state)
     come(&asker); /* of the fixture */
 }
 
-/* After a loop stood still, it reads bytes that arrived meanwhile before it decides that they
- * came too late. */
+/* A loop that stood still reads the bytes that arrived meanwhile before it checks times. */
 static void a_client_held_up_by_the_loop_is_not_slow(void **state)
 {
     (void)state;
@@ -121,7 +120,7 @@ static void a_head_beyond_its_time_is_refused(void **state)
     leave(&asker);
     come(&asker);
 
-    /* Behind a request that takes long. */
+    /* The head follows a request that takes long. */
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
     for (int i = 0; i < 35; i++) {
         pass_a_second();
@@ -136,7 +135,7 @@ static void a_head_beyond_its_time_is_refused(void **state)
     iteration();
     come(&asker);
 
-    /* Behind as many as may be in flight: it has not begun before. */
+    /* The head follows as many requests as may be in flight, so its time has not begun. */
     limits->max_pipeline = 1;
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
     for (int i = 0; i < 100; i++)
@@ -347,7 +346,7 @@ static void a_close_waits_for_a_client_that_still_sends(void **state)
     assert_true(of_asker()->lingering);
     say(&asker, "and so is this");
     iteration();
-    assert_int_equal(unread(&asker), 0); /* it is discarded */
+    assert_int_equal(unread(&asker), 0); /* the unread input was dropped */
     for (int i = 0; i < 4; i++)
         pass_a_second();
     assert_int_equal(listener.n_open, 0);

@@ -465,7 +465,7 @@ static void a_short_budget_refuses_large_bodies(void **state)
     driver_feed(&d, bytes, 100 << 10);
     assert_int_equal(d.http1.current->body_capacity, 10 * MIB);
 
-    /* Announced: if the body can never fit, or does not fit now, it is refused without 100
+    /* A body of known length that can never fit, or does not fit now, is refused without 100
      * Continue. */
     drive_with_budget(&other, b);
     driver_feed(&other, head, (size_t)announce(head, sizeof(head), "/b", 15 * MIB));
@@ -482,7 +482,7 @@ static void a_short_budget_refuses_large_bodies(void **state)
     assert_memory_equal(other.out, refusal, strlen(refusal));
     assert_true(driver_done(&other));
 
-    /* Chunked: refused when it becomes larger than the room. */
+    /* A chunked body is refused when it becomes larger than the room. */
     drive_with_budget(&other, b);
     static const char chunked[] =
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7ffffff\r\n";
@@ -524,7 +524,7 @@ static void unused_exchanges_are_freed(void **state)
         driver_reply(&d, 0);
     driver_flush(&d);
     assert_int_equal(d.env.n_unused, 200);
-    assert_false(http_env_settle(&d.env)); /* they were needed just now */
+    assert_false(http_env_settle(&d.env)); /* all were in use a moment before */
     assert_int_equal(d.env.n_unused, 200);
     assert_false(http_env_settle(&d.env));
     assert_int_equal(d.env.n_unused, 100);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 sessions against an independent client: requests, every split, resets, ends, memory. */
+/* HTTP/2 sessions against nghttp2's client: requests, every split, resets, ends, memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static void a_request_is_answered(void **state)
     end_pair(p);
 }
 
-/* The requests of the splits; always the same bytes. */
+/* Sends the requests of the splits; always the same bytes. */
 static void send_requests(struct pair *p, const char *body, size_t n_body)
 {
     nghttp2_nv extra[] = {h2c_nv("x-again", "value that is indexed"), h2c_nv("te", "trailers")};
@@ -62,13 +62,13 @@ static void check_answers(struct pair *p, const char *body, size_t n_body)
 
 static void feed_copy(struct pair *p, size_t at, size_t n)
 {
-    char *copy = malloc(n + !n); /* so that a read beyond it is seen */
+    char *copy = malloc(n + !n); /* an exact copy, so that sanitizers find a read beyond it */
     memcpy(copy, p->c.wire + at, n);
     assert_int_equal(h2_feed(&p->d, copy, n), n);
     free(copy);
 }
 
-static void every_split_gives_the_same(void **state)
+static void every_split_of_the_input_gives_the_same_answers(void **state)
 {
     (void)state;
     enum { N = 700 };
@@ -95,7 +95,7 @@ static void every_split_gives_the_same(void **state)
 }
 
 /* Many frames in one read: nghttp2 pauses when the segments are used up. */
-static void many_streams_in_one_read(void **state)
+static void many_streams_in_one_read_are_answered(void **state)
 {
     (void)state;
     enum { N = 500 };
@@ -113,7 +113,7 @@ static void many_streams_in_one_read(void **state)
     end_pair(p);
 }
 
-static void a_body_in_tiny_frames(void **state)
+static void a_body_in_tiny_frames_is_whole(void **state)
 {
     (void)state;
     enum { N = 1000 };
@@ -164,7 +164,7 @@ static void other_answers(void **state)
     h2c_pump(&p->c);
     assert_string_equal(alone->status, "404");
     assert_true(alone->closed && alone->ended);
-    /* The answer is complete: the client is told to stop, without an error. */
+    /* The answer is complete, so RST_STREAM with NO_ERROR tells the client to stop. */
     assert_true(early->ended && early->closed);
     assert_int_equal(early->close_code, HTTP2_NO_ERROR);
     assert_true(reset->closed);
@@ -174,7 +174,7 @@ static void other_answers(void **state)
     end_pair(p);
 }
 
-static void a_client_cancels(void **state)
+static void a_client_may_cancel_its_streams(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -192,8 +192,8 @@ static void a_client_cancels(void **state)
     assert_int_equal(p->d.n_cancelled, 2);
     assert_int_equal(p->d.cancel_code, HTTP2_INTERNAL_ERROR);
     assert_int_equal(p->d.n_ended, 2);
-    assert_int_equal(p->d.env->net.n_used, 1); /* the handler still has it */
-    h2_answer(&p->d, 0);                       /* nobody gets it */
+    assert_int_equal(p->d.env->net.n_used, 1); /* the handler still has the request */
+    h2_answer(&p->d, 0);                       /* the answer is dropped */
     h2c_pump(&p->c);
     assert_int_equal(p->d.env->net.n_used, 0);
     /* The connection goes on. */
@@ -203,7 +203,7 @@ static void a_client_cancels(void **state)
     end_pair(p);
 }
 
-/* What is reset as soon as it begins costs the handler nothing. */
+/* The handler gets no event of a stream that is reset in the portion in which it begins. */
 static void a_stream_reset_at_once_is_never_seen(void **state)
 {
     (void)state;
@@ -219,8 +219,8 @@ static void a_stream_reset_at_once_is_never_seen(void **state)
     end_pair(p);
 }
 
-/* The connection ends at every point of what it does. */
-static void a_connection_that_ends_gives_all_back(void **state)
+/* The connection ends after 300, 1277, … bytes of the same input. */
+static void a_connection_that_ends_releases_everything(void **state)
 {
     (void)state;
     char *body = make_letters(50000);
@@ -250,7 +250,7 @@ static void too_many_streams_are_refused(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_few_streams, 0);
-    for (int i = 0; i < 6; i++) /* before the client knows of the limit */
+    for (int i = 0; i < 6; i++) /* the client does not know the limit yet */
         (void)h2c_post(&p->c, "/later", "x", 1);
     h2c_pump(&p->c);
     assert_int_equal(p->d.n_begun, 4);
@@ -261,8 +261,8 @@ static void too_many_streams_are_refused(void **state)
     end_pair(p);
 }
 
-/* Streams that the client has given up, and the handler has not let go. */
-static void abandoned_streams_count(void **state)
+/* Streams that the client has reset while the handler keeps its reference. */
+static void cancelled_streams_count_until_they_are_released(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_few_streams, 0);
@@ -296,7 +296,7 @@ static void use_small_heads(struct h2_driver *d)
     d->settings.limits.max_header_bytes = 1000;
 }
 
-static void large_heads(void **state)
+static void large_heads_are_refused(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_small_heads, 0);
@@ -310,7 +310,7 @@ static void large_heads(void **state)
     assert_non_null(strstr(p->d.last_headers, "x-more=text;"));
     assert_string_equal(s->status, "200");
 
-    extra[0].valuelen = 950; /* beyond the limit; the handler is told */
+    extra[0].valuelen = 950; /* beyond the limit: head.is_too_large */
     memset(value, 'v', sizeof(value));
     s = h2c_request(&p->c, "/echo", "", 0, SIZE_MAX, extra, 2);
     h2c_pump(&p->c);
@@ -321,7 +321,7 @@ static void large_heads(void **state)
     end_pair(p);
 }
 
-/* As many requests as an iteration of the loop may begin, and the others in the next. */
+/* An iteration of the loop begins as many requests as it may; the next ones begin the others. */
 static void requests_wait_for_the_next_iteration(void **state)
 {
     (void)state;
@@ -350,7 +350,7 @@ static void requests_wait_for_the_next_iteration(void **state)
     end_pair(p);
 }
 
-static void what_is_not_http2_gets_goaway(void **state)
+static void other_protocols_get_goaway(void **state)
 {
     (void)state;
     static const char *const inputs[] = {
@@ -402,7 +402,7 @@ static void broken_frames_end_the_connection(void **state)
     }
 }
 
-/* What comes for a stream after its end, although no closed stream is kept. */
+/* Frames of a stream after its end are errors, although no closed stream is kept. */
 static void frames_after_the_end_are_errors(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void frames_after_the_end_are_errors(void **state)
     }
 }
 
-/* A number that was left out is never a stream's again. */
+/* A number that the client left out can never begin a stream. */
 static void streams_have_rising_numbers(void **state)
 {
     (void)state;
@@ -455,7 +455,7 @@ static void streams_have_rising_numbers(void **state)
     end_pair(p);
 }
 
-static void a_client_that_says_goodbye_is_over(void **state)
+static void a_goaway_of_the_client_ends_the_session(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -476,7 +476,7 @@ static void a_client_that_says_goodbye_is_over(void **state)
     nghttp2_submit_goaway(p->c.ng, 0, 0, 0, NULL, 0);
     h2c_pump(&p->c);
     assert_true(http2_protocol.is_over(p->d.session));
-    assert_true(p->d.n_outputs > 0); /* so that the connection asks */
+    assert_true(p->d.n_outputs > 0); /* so that the connection calls is_over() */
     end_pair(p);
 }
 
@@ -519,7 +519,7 @@ static void refusals_say_goaway(void **state)
     }
 }
 
-static void states_are_told(void **state)
+static void states_are_reported(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -556,7 +556,7 @@ static bool count_alloc(size_t size_bytes)
     return true;
 }
 
-static void steady_traffic_takes_nothing_from_the_system(void **state)
+static void steady_traffic_allocates_nothing(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -582,7 +582,7 @@ static void steady_traffic_takes_nothing_from_the_system(void **state)
     free(p);
 }
 
-/* One connection does what all do: their memory is of the loop. */
+/* One connection stands for all, since their memory belongs to the loop. */
 static void serve_one(struct pair *p, unsigned int n_open)
 {
     nghttp2_nv extra[] = {h2c_nv("te", "trailers"), h2c_nv("content-type", "application/grpc"),
@@ -632,7 +632,7 @@ static void silent_connections_and_streams_are_small(void **state)
     assert_in_range(per_stream, 1, 1500 + h2_handler.part_bytes);
 }
 
-static void the_state_of_a_connection_has_a_maximum(void **state)
+static void the_memory_of_a_connection_has_a_maximum(void **state)
 {
     (void)state;
     struct h2_driver *d = malloc(sizeof(*d));
@@ -660,29 +660,29 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_answered),
-        cmocka_unit_test(every_split_gives_the_same),
-        cmocka_unit_test(many_streams_in_one_read),
-        cmocka_unit_test(a_body_in_tiny_frames),
+        cmocka_unit_test(every_split_of_the_input_gives_the_same_answers),
+        cmocka_unit_test(many_streams_in_one_read_are_answered),
+        cmocka_unit_test(a_body_in_tiny_frames_is_whole),
         cmocka_unit_test(answers_may_come_later_in_any_order),
         cmocka_unit_test(other_answers),
-        cmocka_unit_test(a_client_cancels),
+        cmocka_unit_test(a_client_may_cancel_its_streams),
         cmocka_unit_test(a_stream_reset_at_once_is_never_seen),
-        cmocka_unit_test(a_connection_that_ends_gives_all_back),
+        cmocka_unit_test(a_connection_that_ends_releases_everything),
         cmocka_unit_test(too_many_streams_are_refused),
-        cmocka_unit_test(abandoned_streams_count),
-        cmocka_unit_test(large_heads),
+        cmocka_unit_test(cancelled_streams_count_until_they_are_released),
+        cmocka_unit_test(large_heads_are_refused),
         cmocka_unit_test(requests_wait_for_the_next_iteration),
-        cmocka_unit_test(what_is_not_http2_gets_goaway),
+        cmocka_unit_test(other_protocols_get_goaway),
         cmocka_unit_test(broken_frames_end_the_connection),
         cmocka_unit_test(frames_after_the_end_are_errors),
         cmocka_unit_test(streams_have_rising_numbers),
-        cmocka_unit_test(a_client_that_says_goodbye_is_over),
+        cmocka_unit_test(a_goaway_of_the_client_ends_the_session),
         cmocka_unit_test(a_client_that_closes_its_side_is_gone),
         cmocka_unit_test(refusals_say_goaway),
-        cmocka_unit_test(states_are_told),
-        cmocka_unit_test(steady_traffic_takes_nothing_from_the_system),
+        cmocka_unit_test(states_are_reported),
+        cmocka_unit_test(steady_traffic_allocates_nothing),
         cmocka_unit_test(silent_connections_and_streams_are_small),
-        cmocka_unit_test(the_state_of_a_connection_has_a_maximum),
+        cmocka_unit_test(the_memory_of_a_connection_has_a_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers over HTTP/2: what is copied and what is not, windows of the client, slow clients. */
+/* Answers over HTTP/2: copied and uncopied pieces, windows of the client, slow clients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { TENSOR_BYTES = 602112 };
 
-static void large_answers_leave_from_where_they_lie(void **state)
+static void large_answers_are_not_copied(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(NULL, 4 << 20);
@@ -40,11 +40,11 @@ static void large_answers_leave_from_where_they_lie(void **state)
         else
             assert_in_range(pieces[i].iov_len, 1, 200);
     }
-    assert_int_equal(in_place, TENSOR_BYTES); /* not a byte is copied */
+    assert_int_equal(in_place, TENSOR_BYTES); /* no byte is copied */
     assert_int_equal(n, 37 * 2 + 1);          /* one write: 37 frames and the trailers */
     assert_int_equal(http2_stream_unsent(s), TENSOR_BYTES);
 
-    /* The pieces go when they have left, in short writes, and not before. */
+    /* A piece is released when short writes have sent all of it, and not before. */
     p->d.max_send = 7001;
     while (p->d.n_released < 2) {
         size_t left = http2_stream_unsent(s);
@@ -85,8 +85,8 @@ static void short_writes_change_nothing(void **state)
     free(body);
 }
 
-/* Whatever happens to a stream whose slices stand in the out-queue: they stay valid until sent. */
-static void a_reset_waits_for_what_is_in_frames(void **state)
+/* Slices in the out-queue stay valid until they are sent, whatever happens to their stream. */
+static void a_reset_waits_for_frames_that_are_made(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -115,7 +115,7 @@ static void a_reset_waits_for_what_is_in_frames(void **state)
         if (i < 2) {
             assert_int_equal(p->d.n_released, 0);
             assert_int_equal(p->d.n_ended, 0);
-            h2_send(s, 2, part->body, 10); /* too late: it is dropped, in its turn */
+            h2_send(s, 2, part->body, 10); /* after the reset: the piece is dropped, in order */
             assert_int_equal(p->d.n_released, 0);
             h2_flush(&p->d);
         }
@@ -189,7 +189,7 @@ static void use_little_room(struct h2_driver *d)
     d->settings.limits.commit_bytes = 50000;
 }
 
-static void room_is_told(void **state)
+static void room_is_reported(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_little_room, 8 << 20);
@@ -217,7 +217,7 @@ static void room_is_told(void **state)
     end_pair(p);
 }
 
-/* A client that reads nothing: frames are made only so far ahead. */
+/* For a client that reads nothing, at most commit_bytes are made into frames. */
 static void frames_are_made_only_so_far_ahead(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void many_and_large_trailers(void **state)
     }
     http2_stream_respond(p->d.waiting[0], "200", fields, N, false);
     http2_stream_end(p->d.waiting[0], fields, N);
-    /* More than nghttp2 puts into a head: the stream ends, the client need not wait. */
+    /* A head that is too large for nghttp2 ends its stream, so that the client need not wait. */
     memset(large, 'l', sizeof(large));
     fields[0].value = large;
     fields[0].value_length = sizeof(large);
@@ -273,7 +273,7 @@ static void many_and_large_trailers(void **state)
     end_pair(p);
 }
 
-static void an_end_without_trailers(void **state)
+static void an_answer_may_end_without_trailers(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -283,7 +283,7 @@ static void an_end_without_trailers(void **state)
     assert_true(p->c.streams[0].ended && p->c.streams[0].closed);
     assert_string_equal(p->c.streams[0].trailers, "");
     assert_int_equal(p->c.streams[0].n_data, 8);
-    /* The end comes alone, when all else has left. */
+    /* The end is sent alone, after all else. */
     http2_stream_respond(p->d.waiting[0], "200", NULL, 0, false);
     h2c_pump(&p->c);
     assert_true(p->c.streams[1].head_came && !p->c.streams[1].ended);
@@ -297,15 +297,15 @@ static void an_end_without_trailers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_answers_leave_from_where_they_lie),
+        cmocka_unit_test(large_answers_are_not_copied),
         cmocka_unit_test(short_writes_change_nothing),
-        cmocka_unit_test(a_reset_waits_for_what_is_in_frames),
+        cmocka_unit_test(a_reset_waits_for_frames_that_are_made),
         cmocka_unit_test(a_client_without_a_window_gets_only_heads),
         cmocka_unit_test(streams_share_the_connection),
-        cmocka_unit_test(room_is_told),
+        cmocka_unit_test(room_is_reported),
         cmocka_unit_test(frames_are_made_only_so_far_ahead),
         cmocka_unit_test(many_and_large_trailers),
-        cmocka_unit_test(an_end_without_trailers),
+        cmocka_unit_test(an_answer_may_end_without_trailers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void pass_seconds(struct pair *p, unsigned int seconds)
     }
 }
 
-static void a_message_that_stops_is_given_up(void **state)
+static void a_stalled_message_is_reset(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -42,7 +42,7 @@ static void a_message_that_stops_is_given_up(void **state)
     assert_true(s->closed);
     assert_int_equal(s->close_code, HTTP2_CANCEL);
     assert_int_equal(p->d.n_cancelled, 1);
-    /* One that waits for us is not slow. */
+    /* A client that waits for us is not slow. */
     assert_false(other->closed);
     h2_answer(&p->d, 0);
     h2c_pump(&p->c);
@@ -51,7 +51,7 @@ static void a_message_that_stops_is_given_up(void **state)
     end_pair(p);
 }
 
-static void a_request_without_a_body_is_given_up(void **state)
+static void a_request_without_a_body_is_reset(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -70,7 +70,7 @@ static void use_a_least_rate(struct h2_driver *d)
     d->settings.times.rate_ns = 20 * NS_PER_S;
 }
 
-static void a_message_that_creeps_is_given_up(void **state)
+static void a_message_below_the_least_rate_is_reset(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_a_least_rate, 0);
@@ -91,7 +91,7 @@ static void a_message_that_creeps_is_given_up(void **state)
     end_pair(p);
 }
 
-static void a_client_that_gives_no_window_is_given_up(void **state)
+static void an_answer_without_a_window_is_reset(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(NULL, H2C_NO_WINDOW);
@@ -100,7 +100,7 @@ static void a_client_that_gives_no_window_is_given_up(void **state)
     h2c_pump(&p->c);
     pass_seconds(p, 55);
     assert_false(s->closed);
-    nghttp2_submit_window_update(p->c.ng, 0, s->id, 1); /* it moves on */
+    nghttp2_submit_window_update(p->c.ng, 0, s->id, 1); /* one byte more may be sent: progress */
     h2c_pump(&p->c);
     assert_int_equal(s->n_data, 1);
     pass_seconds(p, 58);
@@ -113,8 +113,8 @@ static void a_client_that_gives_no_window_is_given_up(void **state)
     end_pair(p);
 }
 
-/* The windows of a byte that attackers give. */
-static void a_client_with_tiny_windows_is_given_up(void **state)
+/* An attacker's windows of one byte. */
+static void an_answer_with_tiny_windows_is_reset(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_a_least_rate, H2C_NO_WINDOW);
@@ -160,7 +160,7 @@ static void use_keepalive(struct h2_driver *d)
     d->settings.times.max_pings_without_data = 0;
 }
 
-static void our_pings_find_out_who_is_gone(void **state)
+static void our_pings_find_clients_that_are_gone(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_keepalive, 0);
@@ -174,7 +174,7 @@ static void our_pings_find_out_who_is_gone(void **state)
     pass_seconds(p, 35);
     assert_int_equal(p->c.n_pings, 3);
     assert_int_equal(p->c.n_goaways, 0);
-    /* The client is silent now. */
+    /* From here on the client is silent. */
     for (int i = 0; i < 16; i++) {
         p->d.now_ns += NS_PER_S;
         http2_protocol.check_time(p->d.session, p->d.now_ns);
@@ -202,7 +202,7 @@ static void pings_without_streams_and_without_data(void **state)
     h2c_pump(&p->c);
     pass_seconds(p, 100);
     assert_int_equal(p->c.n_pings, 2);
-    (void)h2c_post(&p->c, "/echo", "x", 1); /* data is sent: two more */
+    (void)h2c_post(&p->c, "/echo", "x", 1); /* data is sent, which allows two more PINGs */
     h2c_pump(&p->c);
     pass_seconds(p, 100);
     assert_int_equal(p->c.n_pings, 4);
@@ -229,7 +229,7 @@ static void an_old_connection_ends_in_order(void **state)
         assert_true(p->d.now_ns < next_ns + 2 * NS_PER_S);
         pass_seconds(p, 1);
     }
-    /* The client has seen the first, as the PING has come back: so the second came, too. */
+    /* The PING came back, so the client has seen the first GOAWAY, and the second one follows. */
     assert_int_equal(p->c.n_goaways, 2);
     assert_int_equal(p->c.goaway_last, 1);
     assert_string_equal(p->c.goaway_text, "max_age");
@@ -259,7 +259,7 @@ static void after_the_grace_streams_are_reset(void **state)
 }
 
 /* Between the two GOAWAYs the client's streams are served, after the second one they are not. */
-static void streams_on_their_way_are_served(void **state)
+static void streams_under_way_are_served(void **state)
 {
     (void)state;
     struct pair *p = begin_pair();
@@ -277,7 +277,7 @@ static void streams_on_their_way_are_served(void **state)
     assert_int_equal(p->c.n_goaways, 2);
     assert_int_equal(p->c.goaway_last, 3);
     assert_int_equal(p->c.streams[1].n_data, 5);
-    http2_protocol.drain(p->d.session); /* again changes nothing */
+    http2_protocol.drain(p->d.session); /* a second call has no effect */
     h2c_pump(&p->c);
     assert_int_equal(p->c.n_goaways, 2);
     assert_false(http2_protocol.is_over(p->d.session));
@@ -287,7 +287,7 @@ static void streams_on_their_way_are_served(void **state)
     end_pair(p);
 }
 
-/* A client that does not answer the PING has a second. */
+/* A client that does not answer the PING gets the second GOAWAY after a second. */
 static void a_silent_client_does_not_keep_the_server(void **state)
 {
     (void)state;
@@ -308,17 +308,17 @@ static void a_silent_client_does_not_keep_the_server(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_that_stops_is_given_up),
-        cmocka_unit_test(a_request_without_a_body_is_given_up),
-        cmocka_unit_test(a_message_that_creeps_is_given_up),
-        cmocka_unit_test(a_client_that_gives_no_window_is_given_up),
-        cmocka_unit_test(a_client_with_tiny_windows_is_given_up),
+        cmocka_unit_test(a_stalled_message_is_reset),
+        cmocka_unit_test(a_request_without_a_body_is_reset),
+        cmocka_unit_test(a_message_below_the_least_rate_is_reset),
+        cmocka_unit_test(an_answer_without_a_window_is_reset),
+        cmocka_unit_test(an_answer_with_tiny_windows_is_reset),
         cmocka_unit_test(settings_must_be_acknowledged),
-        cmocka_unit_test(our_pings_find_out_who_is_gone),
+        cmocka_unit_test(our_pings_find_clients_that_are_gone),
         cmocka_unit_test(pings_without_streams_and_without_data),
         cmocka_unit_test(an_old_connection_ends_in_order),
         cmocka_unit_test(after_the_grace_streams_are_reset),
-        cmocka_unit_test(streams_on_their_way_are_served),
+        cmocka_unit_test(streams_under_way_are_served),
         cmocka_unit_test(a_silent_client_does_not_keep_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

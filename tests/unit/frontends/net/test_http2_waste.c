@@ -11,7 +11,7 @@
 
 static const nghttp2_nv none[1];
 
-/* What the session has sent, read without the client, which has not sent those frames. */
+/* The session's output, parsed without the client, which has not sent those frames. */
 static struct h2_goaway goaway;
 
 static void look_for_goaway(struct pair *p)
@@ -27,7 +27,7 @@ static struct pair *begin_attack(void)
     return begin_pair();
 }
 
-/* Feeds the frame until the session has failed; how often that was. */
+/* Feeds the frame until the session has failed. Returns the number of times. */
 static unsigned int flood(struct pair *p, const char *frame, size_t n, unsigned int max)
 {
     unsigned int i = 0;
@@ -88,8 +88,8 @@ static void floods_end_the_connection(void **state)
     }
 }
 
-/* Streams that end as soon as they begin: at once, or when the handler has seen them. */
-static void rapid_resets(void **state)
+/* Streams that are reset in the portion in which they begin, or after the handler has seen them. */
+static void rapid_resets_end_the_connection(void **state)
 {
     (void)state;
     for (int seen = 0; seen < 2; seen++) {
@@ -120,8 +120,8 @@ static void rapid_resets(void **state)
     }
 }
 
-/* The client breaks rules so that we reset the streams. */
-static void resets_of_ours(void **state)
+/* The client breaks rules, so that we reset its streams. */
+static void resets_for_faults_end_the_connection(void **state)
 {
     (void)state;
     struct pair *p = begin_attack();
@@ -165,8 +165,8 @@ static void a_client_that_uses_what_it_asks_for_is_no_flood(void **state)
     end_pair(p);
 }
 
-/* A head in so many frames that nobody needs. */
-static void too_many_continuations(void **state)
+/* A head in more frames than the limit. */
+static void too_many_continuations_end_the_connection(void **state)
 {
     (void)state;
     static const char head[] = "\0\0\1\1\0\0\0\0\3\x83", more[] = "\0\0\1\x9\0\0\0\0\3\x83",
@@ -183,8 +183,8 @@ static void too_many_continuations(void **state)
     }
 }
 
-/* One byte stands for 4 KiB of the table, sixteen thousand times. */
-static void header_bombs(void **state)
+/* One byte stands for a header of 4000 bytes, sixteen thousand times. */
+static void header_bombs_end_the_connection(void **state)
 {
     (void)state;
     struct pair *p = begin_attack();
@@ -203,8 +203,8 @@ static void header_bombs(void **state)
     end_pair(p);
 }
 
-/* Many headers of many streams: what a head keeps is bounded while it comes. */
-static void heads_that_never_end(void **state)
+/* Many headers of many streams: the memory of an incomplete head is limited. */
+static void incomplete_heads_have_a_maximum(void **state)
 {
     (void)state;
     struct pair *p = begin_attack();
@@ -232,13 +232,13 @@ static void needless_pings_are_strikes(void **state)
     struct pair *p = begin_attack();
     (void)h2c_request(&p->c, "/hold", "x", 1, 1, none, 0);
     h2c_pump(&p->c);
-    assert_int_equal(flood(p, ping, 17, 3), 3); /* one is good, two are strikes */
+    assert_int_equal(flood(p, ping, 17, 3), 3); /* the first is allowed, two are strikes */
     assert_int_equal(goaway.n, 0);
     assert_int_equal(flood(p, ping, 17, 1), 1);
     check_calm(p, "too_many_pings");
     end_pair(p);
 
-    /* What we send forgives, and so does time. */
+    /* Sending data clears the strikes, and a PING after a pause is no strike. */
     p = begin_attack();
     (void)h2c_request(&p->c, "/hold", "x", 1, 1, none, 0);
     h2c_pump(&p->c);
@@ -274,12 +274,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floods_end_the_connection),
-        cmocka_unit_test(rapid_resets),
-        cmocka_unit_test(resets_of_ours),
+        cmocka_unit_test(rapid_resets_end_the_connection),
+        cmocka_unit_test(resets_for_faults_end_the_connection),
         cmocka_unit_test(a_client_that_uses_what_it_asks_for_is_no_flood),
-        cmocka_unit_test(too_many_continuations),
-        cmocka_unit_test(header_bombs),
-        cmocka_unit_test(heads_that_never_end),
+        cmocka_unit_test(too_many_continuations_end_the_connection),
+        cmocka_unit_test(header_bombs_end_the_connection),
+        cmocka_unit_test(incomplete_heads_have_a_maximum),
         cmocka_unit_test(needless_pings_are_strikes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much a client may send: windows, expected messages, turns for memory. */
+/* The bytes that a client may send: windows, expected messages, turns for memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void a_long_message_is_granted_whole(void **state)
         struct h2c_stream *s = h2c_post(&p->c, "/sized", body, sizes[i]);
         h2c_pump(&p->c);
         check_hash(s, body, sizes[i]);
-        /* The connection's window is what it was. */
+        /* The connection's window was refilled in time. */
         assert_in_range(nghttp2_session_get_remote_window_size(p->c.ng), 8 << 20, 17 << 20);
         free(body);
         end_pair(p);
@@ -130,10 +130,10 @@ static void use_small_windows(struct h2_driver *d)
 }
 
 /*
- * Many messages are half there, together more than the connection's window: each gets its rest all
- * the same, since it was expected.
+ * Many incomplete messages have more bytes than the connection's window. Each still gets its rest,
+ * since the rest was expected.
  */
-static void halves_do_not_wait_for_each_other(void **state)
+static void incomplete_messages_do_not_wait_for_each_other(void **state)
 {
     (void)state;
     enum { N = 12, SIZE = 60000 };
@@ -172,7 +172,7 @@ static void long_messages_get_memory_in_turn(void **state)
         s[i] = h2c_request(&p->c, "/sized", body, SIZE, SIZE - 1, none, 0);
     h2c_pump(&p->c);
     assert_int_equal(get_received(p, s[0]), SIZE - 1);
-    assert_int_equal(get_received(p, s[1]), 1 << 20); /* a window, and its turn comes later */
+    assert_int_equal(get_received(p, s[1]), 1 << 20); /* a window; its turn comes later */
     assert_int_equal(get_received(p, s[2]), 1 << 20);
     http2_env_give_turns(p->d.env);
     h2c_pump(&p->c);
@@ -183,13 +183,13 @@ static void long_messages_get_memory_in_turn(void **state)
     http2_env_give_turns(p->d.env);
     h2c_pump(&p->c);
     assert_int_equal(get_received(p, s[1]), SIZE - 1);
-    /* The third one waits for too long, and is told. */
+    /* The third one waits longer than turn_ns, and fails. */
     p->d.now_ns += 11 * NS_PER_S;
     http2_env_give_turns(p->d.env);
     h2c_pump(&p->c);
     assert_string_equal(s[2]->status, "503");
     assert_true(s[2]->closed);
-    /* One that ends leaves the line. */
+    /* A stream that ends leaves the line. */
     struct h2c_stream *gone = h2c_request(&p->c, "/sized", body, SIZE, SIZE - 1, none, 0);
     h2c_pump(&p->c);
     h2c_reset(&p->c, gone, HTTP2_CANCEL);
@@ -203,8 +203,8 @@ static void long_messages_get_memory_in_turn(void **state)
     end_pair(p);
 }
 
-/* A connection's refill counts what came for streams that are gone, and padding, too. */
-static void lost_bytes_are_given_back(void **state)
+/* The window of a connection is refilled for DATA of streams that are gone, and for padding. */
+static void windows_are_refilled_for_lost_bytes(void **state)
 {
     (void)state;
     struct pair *p = begin_pair_with(use_small_windows, 0);
@@ -229,7 +229,7 @@ static ssize_t pad_much(nghttp2_session *ng, const nghttp2_frame *frame, size_t 
     return (ssize_t)(frame->hd.length + 200 < max ? frame->hd.length + 200 : max);
 }
 
-static void padding_is_given_back(void **state)
+static void windows_are_refilled_for_padding(void **state)
 {
     (void)state;
     enum { N = 20000 };
@@ -292,7 +292,7 @@ static void a_short_budget_makes_small_windows(void **state)
     assert_true(budget_take(b, 850 << 10));
     h2_begin_session(d);
     h2c_init(c, d, 0);
-    /* What is expected may come. */
+    /* Expected bytes may come all the same. */
     char *sized = make_sized(50000);
     struct h2c_stream *expected = h2c_post(c, "/sized", sized, 50000);
     h2c_pump(c);
@@ -319,10 +319,10 @@ int main(void)
         cmocka_unit_test(small_requests_need_no_updates),
         cmocka_unit_test(a_long_message_is_granted_whole),
         cmocka_unit_test(no_more_is_granted_than_announced),
-        cmocka_unit_test(halves_do_not_wait_for_each_other),
+        cmocka_unit_test(incomplete_messages_do_not_wait_for_each_other),
         cmocka_unit_test(long_messages_get_memory_in_turn),
-        cmocka_unit_test(lost_bytes_are_given_back),
-        cmocka_unit_test(padding_is_given_back),
+        cmocka_unit_test(windows_are_refilled_for_lost_bytes),
+        cmocka_unit_test(windows_are_refilled_for_padding),
         cmocka_unit_test(a_client_beyond_its_window_is_at_fault),
         cmocka_unit_test(a_short_budget_makes_small_windows),
     };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which sockets are opened for a name with several addresses. The test resolves the names, not
- * the machine. */
+/* The sockets for a name with several addresses. The test itself resolves the names. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>

@@ -81,7 +81,7 @@ static void pieces_are_sent_in_order(void **state)
     assert_int_equal(queue.n_bytes, 0);
     assert_string_equal(gathered(8), "");
 
-    b = piece_of("two", "b"); /* its owner had it back */
+    b = piece_of("two", "b"); /* the owner got the piece back */
     out_queue_add(&queue, &b);
     out_queue_drop(&queue);
     assert_string_equal(released, "acb");

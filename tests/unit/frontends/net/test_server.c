@@ -359,7 +359,7 @@ static void a_half_closed_client_gets_its_reply(void **state)
     assert_non_null(strstr(reply, "\r\n\r\nlate"));
     close(half);
 
-    /* Behind more requests than are read ahead, one of them cut off. */
+    /* The client sent more requests than are read ahead, and one of them is cut off. */
     int many = dial(s);
     say(many,
         "GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nGET /");
@@ -379,7 +379,10 @@ static void a_half_closed_client_gets_its_reply(void **state)
     stop(s);
 }
 
-/* As above, but the client has left: noticed also when the server reads no more from it. */
+/*
+ * As above, but the client has left: the server notices this although it reads no more from the
+ * client.
+ */
 static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
 {
     (void)state;
@@ -397,8 +400,10 @@ static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
     stop(s);
 }
 
-/* Whichever loop accepted it: the other loop accepts and serves all later clients. Connections
- * of the blocked loop wait, and it must not have got new ones. */
+/*
+ * One loop is blocked, whichever it is. The other loop accepts and serves all later clients. The
+ * blocked loop gets no new connections; those that it has wait.
+ */
 static void a_loop_that_stands_still_keeps_no_client_out(void **state)
 {
     (void)state;

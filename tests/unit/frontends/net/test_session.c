@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a connection drives a session that is not HTTP/1.1: one that greets, sends back what comes,
- * and ends at a time of its own, or when the service drains.
+ * A connection with a session that is not HTTP/1.1. The session greets, echoes its input, and ends
+ * at a time of its own or when the service drains.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,13 +30,13 @@ struct echo {
     struct session session;
     struct net_env *env;
     struct out_piece greeting, piece;
-    char text[64]; /* what is sent back */
+    char text[64]; /* the bytes to send back */
     size_t n_text;
-    uint64_t end_ns; /* when it ends; UINT64_MAX: with the client */
+    uint64_t end_ns; /* when the session ends; UINT64_MAX: with the client */
     bool is_sending, is_over;
 };
 
-static uint64_t life_ns; /* of the sessions to come; 0: without an end */
+static uint64_t life_ns; /* of new sessions; 0: without an end */
 static int n_begun, n_aborted, n_checks, n_drained;
 
 static struct echo *echo_of(struct session *s)
@@ -237,7 +237,7 @@ static void connect_client(void)
     conn_give(&service, &service, fds[1]);
 }
 
-/* What has come since the last time; "." when the connection is closed. */
+/* The bytes that have come since the last call; "." when the connection is closed. */
 static const char *heard(void)
 {
     static char text[64];
@@ -288,7 +288,7 @@ static void run_iteration(void)
 /* ---- Tests ------------------------------------------------------------------------------------
  */
 
-static void a_session_may_speak_first(void **state)
+static void a_session_may_send_first(void **state)
 {
     (void)state;
     connect_client();
@@ -305,7 +305,7 @@ static void a_session_may_speak_first(void **state)
     assert_string_equal(heard(), ".");
 }
 
-static void a_session_is_asked_at_its_time(void **state)
+static void a_session_is_checked_at_its_time(void **state)
 {
     (void)state;
     life_ns = 100 * NS_PER_MS;
@@ -315,14 +315,14 @@ static void a_session_is_asked_at_its_time(void **state)
     clock_fake_advance(&now, 99 * NS_PER_MS);
     run_iteration();
     assert_string_equal(heard(), "");
-    assert_int_equal(n_checks, 0); /* nobody looks before */
+    assert_int_equal(n_checks, 0); /* check_time() is not called before */
     clock_fake_advance(&now, NS_PER_MS);
     run_iteration();
     assert_int_equal(n_checks, 1);
     assert_string_equal(heard(), ".");
 }
 
-static void a_session_without_a_time_is_asked_each_second(void **state)
+static void a_session_without_a_time_is_checked_each_second(void **state)
 {
     (void)state;
     connect_client();
@@ -335,7 +335,7 @@ static void a_session_without_a_time_is_asked_each_second(void **state)
     assert_string_equal(heard(), "hello ");
 }
 
-static void a_session_hears_that_the_service_drains(void **state)
+static void a_draining_service_drains_its_sessions(void **state)
 {
     (void)state;
     connect_client();
@@ -352,10 +352,11 @@ static void a_session_hears_that_the_service_drains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_session_may_speak_first, start, stop),
-        cmocka_unit_test_setup_teardown(a_session_is_asked_at_its_time, start, stop),
-        cmocka_unit_test_setup_teardown(a_session_without_a_time_is_asked_each_second, start, stop),
-        cmocka_unit_test_setup_teardown(a_session_hears_that_the_service_drains, start, stop),
+        cmocka_unit_test_setup_teardown(a_session_may_send_first, start, stop),
+        cmocka_unit_test_setup_teardown(a_session_is_checked_at_its_time, start, stop),
+        cmocka_unit_test_setup_teardown(a_session_without_a_time_is_checked_each_second, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_draining_service_drains_its_sessions, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

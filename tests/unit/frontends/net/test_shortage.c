@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two loops when descriptors run out: which connection is closed for a new one, and at what cost.
- * The test runs the iterations and owns the clock. Its own ends of the connections have numbers
- * beyond those that the listener counts.
+ * Two loops when descriptors run out: the choice of the connection that is closed for a new one,
+ * and its cost. The test runs the iterations and owns the clock. Its own ends of the connections
+ * have numbers beyond those that the listener counts.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -152,7 +152,7 @@ static void iterations(void)
     for (int i = 0; i < 20 * N_LOOPS; i++) {
         struct loop *loop = &workers[i % N_LOOPS].loop;
         loop_iterate(loop, 0);
-        loop->phase = loop_now_ns(loop) * 2 + 1; /* it waits, as others see it */
+        loop->phase = loop_now_ns(loop) * 2 + 1; /* other threads see that the loop waits */
     }
 }
 
@@ -177,8 +177,8 @@ static bool is_closed(const struct client *c)
 }
 
 /*
- * Returns how many were closed since the last call. No open connection was idle for longer, or,
- * with `nearly`, for more than an eighth longer.
+ * Returns the number of connections closed since the last call. Checks that no open connection was
+ * idle for longer, or, with `nearly`, for more than an eighth longer.
  */
 static unsigned int count_closed(bool nearly)
 {
@@ -226,7 +226,7 @@ static void the_longest_idle_connection_of_all_loops_is_closed(void **state)
     fill();
     for (unsigned int i = 0; i < 2 * LIMIT; i++) {
         assert_int_equal(closed_for(1, false), 1);
-        /* The connection that noticed the shortage has a reserved one until it ends. */
+        /* The connection that showed the shortage has a reserved descriptor until it ends. */
         assert_in_range(count_reserved(), reserved_before, reserved_before + 1);
     }
     assert_int_equal(count_reserved(), reserved_before);
@@ -267,15 +267,19 @@ static void a_client_that_leaves_makes_room(void **state)
     assert_int_equal(count_reserved(), reserved_before);
 }
 
-/* Does the kernel acknowledge at once? The server closes when it sees that, and has nothing to
- * wait for. */
+/*
+ * Sets whether the kernel acknowledges at once. The server closes as soon as all is acknowledged.
+ */
 static void acknowledge(const struct client *c, int at_once)
 {
     assert_int_equal(
         setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, (socklen_t)sizeof(at_once)), 0);
 }
 
-/* The server waits for them to close: a while, and while their descriptors are not needed. */
+/*
+ * The server waits for such clients to close, for a limited time and only while no client needs
+ * their descriptors.
+ */
 static void a_client_with_its_last_answer_makes_room(void **state)
 {
     (void)state;

@@ -133,13 +133,13 @@ static void another_thread_makes_the_pages_of_a_chunked_body(void **state)
         (void)loop_iterate(&worker.loop, NS_PER_MS);
 #if !defined(__SANITIZE_THREAD__) &&                                                               \
     !defined(__SANITIZE_ADDRESS__) /* whose allocator has pages of its own */
-    /* Of the first 4 MiB, until the body counts as large, and of other work. */
+    /* Faults of the first 4 MiB, until the body counts as large, and of other work. */
     assert_in_range(faults() - before, 0, (EXCHANGE_ORDERED_BYTES + (4 << 20)) / PAGE_BYTES);
 #else
     (void)before;
 #endif
 
-    /* A client that leaves in between, and one whose body is refused. */
+    /* A client that leaves within its body, and one whose body is refused. */
     upload_chunks(&asker, LARGE_BYTES / 2);
     leave(&asker);
     iteration();
@@ -181,7 +181,7 @@ static void an_iteration_has_a_budget_of_bytes(void **state)
     for (int i = 0; i < N_UPLOADS; i++) /* one portion each */
         assert_int_equal(SENT_BYTES - unread(&uploads[i]), PORTION_BYTES);
 
-    /* No byte is forgotten, although no further event reports it. */
+    /* All bytes are read, although no further event reports them. */
     int n_iterations = 0;
     for (; unread_of_all() > 0; n_iterations++) {
         assert_true(n_iterations < MAX_ITERATIONS);

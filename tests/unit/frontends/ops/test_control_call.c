@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of a loop that another thread makes: on which thread what runs, and in which order. */
+/* Calls that a control thread makes for a loop: the thread of each callback, and their order. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ struct counted {
 
 static struct loop loop;
 static struct control control;
-static int order[N_CALLS], n_made; /* of one key: one after another */
+static int order[N_CALLS], n_made; /* calls of one key run one after another */
 static int n_done;
 
 static void make_call(struct control_call *c)
@@ -40,7 +40,7 @@ static void end_call(struct control_call *c)
     assert_true(pthread_equal(loop.owner, pthread_self()));
     assert_int_equal(call->result, call->number * 2);
     n_done++;
-    free(call); /* it is the owner's again */
+    free(call); /* the call is the owner's again */
 }
 
 static struct counted *new_call(int number)
@@ -69,13 +69,13 @@ static int stop(void **state)
     return 0;
 }
 
-static void calls_are_made_elsewhere_and_end_on_the_loop(void **state)
+static void calls_run_on_a_control_thread_and_end_on_the_loop(void **state)
 {
     (void)state;
     assert_null(control_start(&control, 2, 2));
     for (int i = 0; i < N_CALLS; i++)
         control_call_begin(&new_call(i)->call, &control, &loop, "key", false);
-    assert_int_equal(n_done, 0); /* not before the loop comes to it */
+    assert_int_equal(n_done, 0); /* on_done() waits for the loop */
     while (n_done < N_CALLS)
         loop_iterate(&loop, 60 * NS_PER_S);
     for (int i = 0; i < N_CALLS; i++)
@@ -88,7 +88,7 @@ static void do_nothing(struct control_call *c)
     (void)c;
 }
 
-static void without_a_thread_the_call_is_made_at_once(void **state)
+static void without_a_thread_the_call_runs_at_once(void **state)
 {
     (void)state;
     struct counted *call = new_call(7);
@@ -102,8 +102,9 @@ static void without_a_thread_the_call_is_made_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(calls_are_made_elsewhere_and_end_on_the_loop, start, stop),
-        cmocka_unit_test_setup_teardown(without_a_thread_the_call_is_made_at_once, start, stop),
+        cmocka_unit_test_setup_teardown(calls_run_on_a_control_thread_and_end_on_the_loop, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(without_a_thread_the_call_runs_at_once, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

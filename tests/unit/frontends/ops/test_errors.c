@@ -26,7 +26,7 @@ static void every_code_has_its_numbers(void **state)
         assert_int_equal(e->http_status, expected[i].http);
         assert_int_equal(e->grpc_status, expected[i].grpc);
     }
-    /* A code that the server does not know, such as a newer plugin's. */
+    /* A code that the server does not know, for example from a newer plugin. */
     assert_int_equal(ops_error_of((enum status_code)77)->http_status, 400);
 }
 

@@ -79,7 +79,7 @@ static void put_three_and_final(void *arg)
     response_inbox_put(&inbox, NULL, RESPONSE_FINAL);
 }
 
-static void one_message_brings_all(void **state)
+static void one_message_delivers_all_responses(void **state)
 {
     (void)state;
     struct thread thread;
@@ -102,7 +102,9 @@ static void the_loops_own_thread_delivers_at_once(void **state)
     assert_string_equal(taken, "0|1!|");
 }
 
-/* What comes from inside a delivery waits for its end: the receiver is not entered twice. */
+/*
+ * A response that is put during a delivery waits for its end: on_responses() is not entered twice.
+ */
 static void a_delivery_is_not_entered_twice(void **state)
 {
     (void)state;
@@ -118,7 +120,7 @@ static void put_one(void *arg)
     response_inbox_put(&inbox, arg, 0);
 }
 
-/* A message is under way: the loop's own thread does not overtake it. */
+/* While a message is under way, the loop's own thread does not overtake it. */
 static void the_order_stays_between_threads(void **state)
 {
     (void)state;
@@ -172,7 +174,7 @@ static void take_responses(struct response_inbox *in)
     }
 }
 
-/* The last thread to end says that there are no more, with a response of its own or without. */
+/* The last thread to end puts the final flag, with a response of its own or bare. */
 static void put_responses(void *arg)
 {
     struct putter *p = arg;
@@ -196,7 +198,7 @@ static void on_running(struct message *m)
     atomic_store(&runs, true);
 }
 
-/* As in a server, the loop runs before there is anybody who could put a response. */
+/* As in a server, the loop runs before any thread can put a response. */
 static void start_loop(struct thread *thread)
 {
     struct message running = {.deliver = on_running};
@@ -238,7 +240,7 @@ static void responses_of_many_threads_arrive_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_message_brings_all, start, stop),
+        cmocka_unit_test_setup_teardown(one_message_delivers_all_responses, start, stop),
         cmocka_unit_test_setup_teardown(the_loops_own_thread_delivers_at_once, start, stop),
         cmocka_unit_test_setup_teardown(a_delivery_is_not_entered_twice, start, stop),
         cmocka_unit_test_setup_teardown(the_order_stays_between_threads, start, stop),
