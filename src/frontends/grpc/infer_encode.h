@@ -28,7 +28,7 @@ struct infer_identity {
     const char *model_name, *model_version, *id;
 };
 
-/* How a response is sent. */
+/* The form in which a response is sent. */
 enum infer_form {
     INFER_UNARY,       /* as ModelInferResponse */
     INFER_STREAM,      /* as ModelStreamInferResponse; more may follow */

@@ -13,7 +13,7 @@
 #include "base/compiler.h"
 #include "frontends/net/span.h"
 
-/* How messages may be compressed; bits of a set. */
+/* The encodings of messages; bits of a set. */
 enum grpc_encoding {
     GRPC_IDENTITY = 1,
     GRPC_DEFLATE = 2,

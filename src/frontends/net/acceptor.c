@@ -114,7 +114,7 @@ static void on_pause_over(struct timer *t)
     }
 }
 
-/* How many descriptors of the reserve the process uses. */
+/* Counts the descriptors of the reserve that are in use. */
 static unsigned int count_used_of_reserve(const struct listener *l)
 {
     unsigned int n_used = 0;
@@ -123,7 +123,7 @@ static unsigned int count_used_of_reserve(const struct listener *l)
     return n_used;
 }
 
-/* How many descriptors below the reserve are free. Counts up to n. */
+/* Counts the free descriptors below the reserve, up to n. */
 static unsigned int count_free(const struct listener *l, unsigned int n)
 {
     int fds[MAX_COUNTED];
@@ -144,7 +144,7 @@ static unsigned int count_free(const struct listener *l, unsigned int n)
     return n_free;
 }
 
-/* How many connections wait in the kernel's queue; 0 when it does not say. */
+/* The number of connections that wait in the kernel's queue; 0 when the kernel does not tell. */
 static unsigned int count_waiting(int from)
 {
     struct tcp_info info = {0};

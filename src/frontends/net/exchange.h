@@ -82,7 +82,7 @@ struct exchange_events {
     bool (*make_room)(struct http1 *h, size_t bytes); /* see net_env.make_room */
 };
 
-/* What the HTTP/1.1 connections of one service on one loop share. */
+/* The data that the HTTP/1.1 connections of one service on one loop share. */
 struct http_env {
     struct net_env net;
 

@@ -231,7 +231,7 @@ static bool is_host(struct span value)
     return !bad;
 }
 
-/* What the headers say about the length and the host of the message. */
+/* The headers' statements about the length and the host of the message. */
 struct framing {
     unsigned int n_hosts, n_codings, n_chunked;
     bool bad_host, empty_coding, chunked_is_last;

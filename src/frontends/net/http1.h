@@ -54,7 +54,7 @@ struct http1 {
     bool has_room;       /* a reply has left: held requests may begin */
 };
 
-/* What a service gives to protocol.env_new(). */
+/* The settings of a service, for protocol.env_new(). */
 struct http1_settings {
     const struct http_handler *handler;
     struct http_limits limits;

@@ -266,7 +266,8 @@ static void begin_http2(struct session *session, struct net_env *net)
     int error = nghttp2_session_server_new3(&h->ng, env->shared->callbacks, h, env->shared->options,
                                             &h->memory.functions);
     /* Nothing is sent before the client's first bytes have come, so that one write carries our
-     * SETTINGS and the first answers. A session that got no memory ends when those bytes come. */
+     * SETTINGS and the first answers. A session that got no memory is over; its connection sees
+     * that at the next sweep. */
     h->failed = error != 0 || !submit_settings(h) || !http2_begin_windows(h);
 }
 

@@ -207,7 +207,7 @@ struct http2_settings {
     const uint64_t *now_ns; /* the time; NULL: the loop's */
 };
 
-/* What the HTTP/2 connections of one service on one loop share. */
+/* The data that the HTTP/2 connections of one service on one loop share. */
 struct http2_env {
     struct net_env net; /* first */
 

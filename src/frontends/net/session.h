@@ -32,7 +32,7 @@ struct pool;
 struct protocol;
 struct session;
 
-/* What the sessions of one service on one loop share, whatever the protocol. */
+/* The data that the sessions of one service on one loop share, for any protocol. */
 struct net_env {
     /* Constant once there are sessions. */
     const struct protocol *protocol;
