@@ -56,6 +56,9 @@ class Page:
     def of(self, name, model, version="1", **labels):
         return self.value(name, model=model, version=version, **labels)
 
+    def sum(self, name):
+        return sum(value for key, value in self.values.items() if key[0] == name)
+
     def failures(self, model):
         return [self.of("nv_inference_request_failure", model, reason=reason) for reason in REASONS]
 
@@ -148,6 +151,8 @@ def test_the_page_is_that_of_triton(tmp_path):
             # Triton logs that its port is open a moment before it is.
             servers.wait_for(lambda port=metrics_port(server): connects(port), 60, "somebody listens")
             ask_around(server)
+            # Triton counts a failure after its reply has left.
+            servers.wait_for(lambda of=server: scrape(of).sum("nv_inference_request_failure") == 3, 60, "failures are counted")
             pages[which] = scrape(server)
     ours, theirs = pages["conch"], pages["triton"]
     newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line}

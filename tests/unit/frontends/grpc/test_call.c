@@ -850,7 +850,7 @@ int main(void)
         TEST(an_error_is_a_message_and_the_stream_goes_on),
         TEST(a_backend_waits_for_a_slow_client),
         TEST(a_cancelled_stream_cancels_its_requests),
-        TEST(what_is_no_message_ends_the_stream),
+        TEST(a_malformed_message_ends_the_stream),
         TEST(messages_around_the_window_come_whole),
         cmocka_unit_test_setup_teardown(long_messages_come_through_short_windows,
                                         connect_with_short_windows, disconnect_client),
