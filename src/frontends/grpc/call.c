@@ -224,6 +224,8 @@ void call_unref(struct grpc_call *c)
     if (c->has_begun && c->kind->end)
         c->kind->end(c);
     arena_reset(&c->arena);
+    if (c->part)
+        pool_release((char *)c->part - offsetof(struct grpc_part, bytes));
     http2_stream_unref(c->stream);
 }
 
@@ -311,23 +313,40 @@ static struct status *find_method(struct grpc_call *c, struct span path)
     return NULL;
 }
 
+/* Takes memory for the kind's part and for answers. */
+static struct status *make_part(struct grpc_call *c)
+{
+    const struct grpc_kind *kind = c->kind;
+    struct pool *pool = c->ctx->env->net.pool;
+    size_t part_bytes = (kind->part_bytes + 15) & ~(size_t)15;
+    struct grpc_part *p = pool_alloc(pool, sizeof(*p) + part_bytes + kind->memory_bytes, NULL);
+    if (!p)
+        return status_no_memory();
+    p->call = c;
+    c->part = p->bytes;
+    arena_init(&c->arena, p->bytes + part_bytes, kind->memory_bytes, GRPC_ARENA_BYTES, pool, NULL);
+    return NULL;
+}
+
 static void on_begin(struct http2_stream *s, const struct http2_head *head)
 {
     struct grpc_call *c = call_of(s);
     struct grpc_ctx *ctx = http2_stream_env(s)->net.handler_ctx;
 
-    memset(c, 0, offsetof(struct grpc_call, memory));
+    memset(c, 0, sizeof(*c));
     c->stream = s;
     c->ctx = ctx;
     c->refs = 1;
     http2_stream_ref(s);
     timer_init(&c->deadline, on_deadline);
-    arena_init(&c->arena, c->memory, sizeof(c->memory), GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);
+    arena_init(&c->arena, NULL, 0, GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);
     if (refuse_http(c, head))
         return;
     struct status *st = find_method(c, head->path);
     if (!st)
         st = read_encodings(c, head);
+    if (!st)
+        st = make_part(c);
     if (!st)
         st = read_timeout(c, head);
     if (st) {
@@ -337,7 +356,7 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     c->wants_true_status = span_is(find_header(head, "triton_grpc_error"), "true");
     if (!c->kind->takes_many)
         http2_stream_sends_one(s);
-    buf_init_pooled(&c->held, 2 * (size_t)INCOMING_UNASKED_BYTES, ctx->env->net.pool);
+    buf_init_pooled(&c->held, http2_stream_window(s), ctx->env->net.pool);
     incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
                   c->kind->has_tensors);
     c->has_begun = true;
@@ -501,7 +520,7 @@ static void on_stream_end(struct http2_stream *s)
 }
 
 const struct http2_handler grpc_handler = {
-    .part_bytes = sizeof(struct grpc_call) + GRPC_PART_BYTES,
+    .part_bytes = sizeof(struct grpc_call),
     .on_begin = on_begin,
     .on_data = on_data,
     .on_half_close = on_half_close,

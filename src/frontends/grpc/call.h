@@ -9,7 +9,9 @@
  *                 cancel ◄── the client or its deadline has given up
  *      all is sent or dropped ──► close;   the last reference is gone ──► end
  *
- * The call is a part of its stream. A kind whose work goes on elsewhere keeps it by call_ref().
+ * The call is a part of its stream. A kind has a part of each of its calls, in a block of its own,
+ * so that a stream on which nothing happens is small. A kind whose work goes on elsewhere keeps the
+ * call by call_ref().
  *
  * Thread: the loop's.
  */
@@ -40,8 +42,10 @@ struct status;
 
 /* What a kind of calls does. */
 struct grpc_kind {
-    bool has_tensors; /* its messages are ModelInferRequests */
-    bool takes_many;  /* a call may have any number of messages */
+    size_t part_bytes;   /* of the kind's part */
+    size_t memory_bytes; /* of the call's arena, before it takes memory from the pool */
+    bool has_tensors;    /* its messages are ModelInferRequests */
+    bool takes_many;     /* a call may have any number of messages */
     /* The call begins; its part is not cleared. */
     void (*begin)(struct grpc_call *c);
     /* A message is complete and unpacked. `block` is the kind's, which releases it. */
@@ -81,8 +85,7 @@ struct grpc_ctx {
 };
 
 enum {
-    GRPC_CALL_MEMORY = 1024,
-    GRPC_PART_BYTES = 4096,
+    GRPC_CALL_MEMORY = 1024,     /* memory_bytes of kinds that have one answer */
     GRPC_ARENA_BYTES = 64 << 20, /* the most memory of an inference's answer besides its tensors */
 };
 
@@ -101,20 +104,25 @@ struct grpc_call {
     bool has_answer;        /* the head of the answer was sent */
     bool is_half_closed;    /* the client has closed its sending side */
     bool is_held;           /* call_hold() */
-    struct buf held;        /* the bytes that have come since, which are not taken */
-    bool has_begun;         /* kind->begin() was called */
-    bool has_ended;         /* a status was sent, or the client is gone */
-    struct timer deadline;  /* of the header grpc-timeout */
+    struct buf held; /* the bytes that have come since, which are not taken: a window at the most */
+    bool has_begun;  /* kind->begin() was called */
+    bool has_ended;  /* a status was sent, or the client is gone */
+    struct timer deadline; /* of the header grpc-timeout */
     struct http2_field trailers[2];
     char status_text[4];
-    char memory[GRPC_CALL_MEMORY]; /* of the arena */
-    _Alignas(16) char part[];      /* the kind's, of GRPC_PART_BYTES at the most */
+    void *part; /* the kind's, aligned to 16 bytes; set when has_begun */
+};
+
+/* The block of a part: this, the part, the arena's first memory. */
+struct grpc_part {
+    struct grpc_call *call;
+    _Alignas(16) char bytes[];
 };
 
 /* grpc_call_of - the call whose part that is. */
 static inline struct grpc_call *grpc_call_of(void *part)
 {
-    return (struct grpc_call *)(void *)((char *)part - offsetof(struct grpc_call, part));
+    return ((struct grpc_part *)(void *)((char *)part - offsetof(struct grpc_part, bytes)))->call;
 }
 
 /*

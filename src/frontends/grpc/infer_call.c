@@ -14,7 +14,6 @@
  * where the backend wrote them. A call that is over before its final response waits for that
  * before it drops request and response. Threads: as said.
  */
-#include <assert.h>
 #include <pthread.h>
 
 #include "base/loop.h"
@@ -53,11 +52,9 @@ struct infer_part {
     _Alignas(16) char request_memory[REQUEST_BYTES];
 };
 
-static_assert(sizeof(struct infer_part) <= GRPC_PART_BYTES, "a part has room");
-
 static struct infer_part *infer_part_of(struct grpc_call *c)
 {
-    return (struct infer_part *)(void *)c->part;
+    return c->part;
 }
 
 static struct infer_part *part_of_request(struct request *r)
@@ -268,6 +265,8 @@ static void end_infer(struct grpc_call *c)
 }
 
 const struct grpc_kind grpc_infer_kind = {
+    .part_bytes = sizeof(struct infer_part),
+    .memory_bytes = GRPC_CALL_MEMORY,
     .has_tensors = true,
     .begin = begin_infer,
     .on_message = take_infer_message,

@@ -21,7 +21,6 @@
  *
  * Threads: the loop's; on_streamed_respond() and on_streamed_destroy() run on any.
  */
-#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -75,8 +74,6 @@ struct stream_part {
     bool ends_at_error;  /* the metadata triton_grpc_error */
 };
 
-static_assert(sizeof(struct stream_part) <= GRPC_PART_BYTES, "a part has room");
-
 /* A request of the stream. */
 struct streamed {
     struct grpc_call *call; /* a reference */
@@ -110,7 +107,7 @@ struct sent {
 
 static struct stream_part *stream_part_of(struct grpc_call *c)
 {
-    return (struct stream_part *)(void *)c->part;
+    return c->part;
 }
 
 /* ---- Requests ------------------------------------------------------------------------------- */
@@ -621,6 +618,7 @@ static void cancel_stream(struct grpc_call *c)
 }
 
 const struct grpc_kind grpc_stream_kind = {
+    .part_bytes = sizeof(struct stream_part),
     .has_tensors = true,
     .takes_many = true,
     .begin = begin_stream,

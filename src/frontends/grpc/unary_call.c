@@ -8,7 +8,6 @@
  * Cancelling the call does not stop its method. A reference keeps the call while a control thread
  * has it. Threads: the loop's; work_unary() runs on a control thread.
  */
-#include <assert.h>
 
 #include "base/buf.h"
 #include "base/loop.h"
@@ -33,11 +32,9 @@ struct unary_part {
     struct control_call call;
 };
 
-static_assert(sizeof(struct unary_part) <= GRPC_PART_BYTES, "a part has room");
-
 static struct unary_part *unary_part_of(struct grpc_call *c)
 {
-    return (struct unary_part *)(void *)c->part;
+    return c->part;
 }
 
 static void begin_unary(struct grpc_call *c)
@@ -128,6 +125,8 @@ static void end_unary(struct grpc_call *c)
 }
 
 const struct grpc_kind grpc_unary_kind = {
+    .part_bytes = sizeof(struct unary_part),
+    .memory_bytes = GRPC_CALL_MEMORY,
     .begin = begin_unary,
     .on_message = take_unary_message,
     .end = end_unary,

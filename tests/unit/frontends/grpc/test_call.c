@@ -50,7 +50,7 @@ static struct grpc_settings settings;
 static struct grpc_ctx ctx;
 static struct h2_driver driver;
 static struct h2_client client;
-static bool small_windows; /* of the next connection */
+static bool small_windows, large_windows; /* of the next connection */
 
 /* ---- The server and its client -------------------------------------------------------------- */
 
@@ -109,6 +109,8 @@ static int connect_client(void **state)
     if (small_windows)
         driver.settings.limits.stream_window_bytes =
             driver.settings.limits.connection_window_bytes = 65535;
+    if (large_windows)
+        driver.settings.limits.stream_window_bytes = 8 << 20;
     driver.settings.handler = &grpc_handler;
     driver.settings.now_ns = &driver.now_ns;
     struct net_env *env = http2_protocol.env_new(&members, &driver.settings);
@@ -831,6 +833,58 @@ static void an_early_error_waits_for_earlier_answers(void **state)
     }
 }
 
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+/* A call without a message costs its stream, here and in nghttp2. */
+static void idle_streams_are_small(void **state)
+{
+    enum { N = 200, LEAST = 512, GOAL = 2048 };
+    (void)state;
+    nghttp2_nv fields[] = {h2c_nv("te", "trailers"), h2c_nv("content-type", "application/grpc"),
+                           h2c_nv("user-agent", "grpc-python/1.60.0 grpc-c/37.0.0 (linux; chttp2)"),
+                           h2c_nv("grpc-accept-encoding", "identity, deflate, gzip")};
+    h2c_pump(&client);
+    size_t before = h2_used_bytes(&driver);
+    for (int i = 0; i < N; i++)
+        (void)h2c_request(&client, STREAM, "x", 1, 0, fields, 4);
+    h2c_pump(&client);
+    size_t per_stream = (h2_used_bytes(&driver) - before) / N;
+    print_message("an idle stream has %zu bytes\n", per_stream);
+    assert_in_range(per_stream, LEAST, GOAL);
+}
+
+/* Messages that wait have room, whatever the window of a stream is. */
+static void as_much_waits_as_the_window_allows(void **state)
+{
+    enum { N = 4500, TENSOR = 1500 };
+    (void)state;
+    static uint8_t bytes[TENSOR];
+    char model[] = "a";
+    struct buf body;
+    buf_init(&body, SIZE_MAX);
+    for (int i = 0; i < N; i++)
+        add_infer(&body, model, bytes, TENSOR);
+    const struct h2c_stream *s = post(STREAM, &body, nothing, 0);
+    await_end(s);
+    expect_status(s, "0");
+    size_t at = 0;
+    for (int i = 0; i < N; i++) {
+        stream_response *r = next_message(s, &at);
+        assert_non_null(r);
+        assert_string_equal(r->error_message, "");
+        free_message(r);
+    }
+    buf_done(&body);
+}
+
+static int connect_with_large_windows(void **state)
+{
+    large_windows = true;
+    int result = connect_client(state);
+    large_windows = false;
+    return result;
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
 
 int main(void)
@@ -857,6 +911,9 @@ int main(void)
         TEST(bytes_that_come_after_the_deadline_are_dropped),
         TEST(an_error_of_the_stream_cancels_its_requests),
         TEST(an_early_error_waits_for_earlier_answers),
+        TEST(idle_streams_are_small),
+        cmocka_unit_test_setup_teardown(as_much_waits_as_the_window_allows,
+                                        connect_with_large_windows, disconnect_client),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }
