@@ -363,6 +363,15 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     return worked_or_logged(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 
+static bool start_grpc(TRITONSERVER_Server *server, const struct options *o,
+                       struct conch_grpc **ret_grpc)
+{
+    struct conch_grpc_options grpc;
+    conch_grpc_options_init(&grpc);
+    options_apply_grpc(o, &grpc);
+    return worked_or_logged(conch_grpc_start(server, &grpc, ret_grpc), "start GRPC service");
+}
+
 static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
                           struct conch_metrics **ret_metrics)
 {
@@ -373,45 +382,73 @@ static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
                             "start Metrics service");
 }
 
-/* Logs the one line that says what is served where, and which default services are missing. */
-static void log_services(const struct options *o, const struct conch_http *http)
-{
-    const char *missing = option_bool(o, OPT_ALLOW_GRPC) ? " (gRPC is not available yet)" : "";
-    if (!http) {
-        log_warn("Nothing is served: HTTP is switched off%s", missing);
-        return;
-    }
-    const char *address = option_text(o, OPT_HTTP_ADDRESS);
-    if (strncmp(address, "ipv4:", 5) == 0 || strncmp(address, "ipv6:", 5) == 0)
-        address += 5;
-    bool v6 = strchr(address, ':') != NULL;
-    log_info("Serving HTTP at http://%s%s%s:%d/v2%s", v6 ? "[" : "", address, v6 ? "]" : "",
-             conch_http_port(http), missing);
-}
-
 /* The open ports. */
 struct frontends {
     struct conch_http *http;
+    struct conch_grpc *grpc;
     struct conch_metrics *metrics;
     struct follower follower;
 };
 
+/* Prints address:port as URLs have it. */
+static void print_place(char *out, size_t size, const char *address, int port)
+{
+    if (strncmp(address, "ipv4:", 5) == 0 || strncmp(address, "ipv6:", 5) == 0)
+        address += 5;
+    bool v6 = strchr(address, ':') != NULL;
+    snprintf(out, size, "%s%s%s:%d", v6 ? "[" : "", address, v6 ? "]" : "", port);
+}
+
+/* Logs the one line that says what is served where. */
+static void log_services(const struct options *o, const struct frontends *f)
+{
+    char http[512] = "", grpc[512] = "";
+    if (f->http)
+        print_place(http, sizeof(http), option_text(o, OPT_HTTP_ADDRESS), conch_http_port(f->http));
+    if (f->grpc)
+        print_place(grpc, sizeof(grpc), option_text(o, OPT_GRPC_ADDRESS), conch_grpc_port(f->grpc));
+    if (f->http)
+        log_info("Serving HTTP at http://%s/v2%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
+    else if (f->grpc)
+        log_info("Serving gRPC at %s", grpc);
+    else
+        log_warn("Nothing is served: HTTP and gRPC are switched off");
+}
+
+/* What is left of a time that began at from_ms. */
+static uint64_t left_of(uint64_t from_ms, uint64_t timeout_ms)
+{
+    uint64_t used_ms = now_ms() - from_ms;
+    return used_ms < timeout_ms ? timeout_ms - used_ms : 0;
+}
+
+/* Both services begin to stop, so that neither takes new work; then each is waited for. */
+static void stop_services(struct frontends *f, uint64_t timeout_ms)
+{
+    uint64_t from_ms = now_ms();
+    conch_http_begin_stop(f->http);
+    conch_grpc_begin_stop(f->grpc);
+    unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
+    if (n_cut)
+        log_info("Timeout 0: Found %u HTTP service connections", n_cut);
+    n_cut = conch_grpc_stop(f->grpc, left_of(from_ms, timeout_ms));
+    if (n_cut)
+        log_info("Timeout 0: Found %u gRPC service connections and inference handlers", n_cut);
+}
+
 /*
- * Stops HTTP first, then the server, both within the one exit timeout, then the metrics, which show
- * what the stop waits for. False if the timeout did not suffice: then nothing may wait for what
- * still runs.
+ * Stops the services first, then the server, all within the one exit timeout, then the metrics,
+ * which show what the stop waits for. False if the timeout did not suffice: then nothing may wait
+ * for what still runs.
  */
 static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
     follower_end(&f->follower);
     passed_or_printed(conch_server_stop_loading(server), "stopping server");
-    unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
-    if (n_cut)
-        log_info("Timeout 0: Found %u HTTP service connections", n_cut);
+    stop_services(f, timeout_ms);
     conch_server_end_sequences(server); /* their clients' connections are closed */
-    uint64_t used_ms = now_ms() - from_ms;
-    uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
+    uint64_t left_ms = left_of(from_ms, timeout_ms);
     if (!worked_or_logged(
             TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
             "set exit timeout") ||
@@ -505,11 +542,13 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
 
 static bool open_ports(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
 {
+    if (option_bool(o, OPT_ALLOW_GRPC) && !start_grpc(server, o, &f->grpc))
+        return false;
     if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &f->http))
         return false;
     if (option_bool(o, OPT_ALLOW_METRICS) && !start_metrics(server, o, &f->metrics))
         return false;
-    log_services(o, f->http);
+    log_services(o, f);
     return true;
 }
 

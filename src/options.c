@@ -304,6 +304,7 @@ static void set_defaults(struct options *o)
     const char *mode = getenv("AIP_MODE");
     if (mode && strcmp(mode, "PREDICTION") == 0) {
         o->values[OPT_ALLOW_HTTP].number = 0;
+        o->values[OPT_ALLOW_GRPC].number = 0;
         o->values[OPT_ALLOW_VERTEX_AI].number = 1;
     }
 }

@@ -18,6 +18,7 @@
 
 struct TRITONSERVER_Error;
 struct TRITONSERVER_ServerOptions;
+struct conch_grpc_options;
 struct conch_http_options;
 struct conch_metrics_options;
 
@@ -73,8 +74,12 @@ struct TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
  */
 const char *options_backend_directory(void);
 
-/* options_apply_http, options_apply_metrics - set the members that options.def names. */
+/*
+ * options_apply_http, options_apply_grpc, options_apply_metrics - set the members that options.def
+ * names. Texts and lists are borrowed from o.
+ */
 void options_apply_http(const struct options *o, struct conch_http_options *http);
+void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc);
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
 
 /* options_help - prints all flags with their defaults, by group, for a terminal of 100 columns. */

@@ -218,6 +218,22 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
     http->write_timeout_ms = http->body_timeout_ms;
 }
 
+void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc)
+{
+    const struct option_value *v = o->values;
+#define GRPC(member, factor) SET_MEMBER(grpc, member, factor)
+#define GRPC_TEXT(member)    grpc->member = v->text;
+#define GRPC_LIST(member)                                                                          \
+    grpc->member = v->list;                                                                        \
+    grpc->n_##member = v->n_list;
+
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
+#include "options.def"
+    bool given = o->values[OPT_GRPC_INFER_THREAD_COUNT].given;
+    grpc->n_threads =
+        (int)option_int(o, given ? OPT_GRPC_INFER_THREAD_COUNT : OPT_HTTP_THREAD_COUNT);
+}
+
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics)
 {
     const struct option_value *v = o->values;

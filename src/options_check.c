@@ -50,6 +50,15 @@ CHECK(check_memory_budget)
                           LEAST_MIB << 20, LEAST_MIB);
 }
 
+/* A client of gRPC that says no more than it must sends about half of this. */
+CHECK(check_header_size)
+{
+    enum { LEAST = 1024, MOST = 1 << 20 };
+    if (v->number >= LEAST && v->number <= MOST)
+        return NULL;
+    return option_message("Error: --%s must be from %d to %d.", option->flag, LEAST, MOST);
+}
+
 CHECK(check_grpc_threads)
 {
     if (v->number >= 2 && v->number <= 128)
@@ -381,14 +390,10 @@ static const struct service services[] = {
     {"metrics", OPT_ALLOW_METRICS, OPT_METRICS_ADDRESS, OPT_METRICS_PORT},
 };
 
-/*
- * Does the service have a port? For the service that does not exist yet, the default port does not
- * count; only a port that was asked for can clash.
- */
+/* Does the service have a port of its own choice? */
 static bool is_placed(const struct options *o, const struct service *s)
 {
-    return option_bool(o, s->allow) && option_int(o, s->port) != 0 &&
-           (s->port != OPT_GRPC_PORT || o->values[s->port].given);
+    return option_bool(o, s->allow) && option_int(o, s->port) != 0;
 }
 
 static const char *address_of(const struct options *o, const struct service *s)

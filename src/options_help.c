@@ -98,8 +98,8 @@ void options_help(FILE *out, const char *program)
         "Usage: %s --model-repository=<path> [options]\n"
         "%s"
         "\n"
-        "Serves the models of a repository over HTTP. --flag=value and --flag value are the\n"
-        "same; names may be cut short where they stay unique. [Defaults] are in brackets.\n",
+        "Serves the models of a repository over HTTP and gRPC. --flag=value and --flag value are\n"
+        "the same; names may be cut short where they stay unique. [Defaults] are in brackets.\n",
         program,
         strcmp(program, "conch") == 0
             ? "       conch check <path>…    say what is wrong in model repositories (check --help)\n"

@@ -93,6 +93,7 @@ CHECK(check_control_mode);
 CHECK(check_config_name);
 CHECK(check_max_input_size);
 CHECK(check_memory_budget);
+CHECK(check_header_size);
 CHECK(check_restricted);
 CHECK(check_grpc_threads);
 CHECK(check_response_pool);

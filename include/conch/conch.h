@@ -219,6 +219,13 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_http_start(struct TRITONSERVER_S
 CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
 
 /*
+ * conch_http_begin_stop - accepts no new connections, and closes idle ones. Does not wait.
+ * conch_http_stop() must follow. For several services that stop together: first all begin to stop,
+ * then each is stopped.
+ */
+CONCH_DECLSPEC void conch_http_begin_stop(struct conch_http *http);
+
+/*
  * conch_http_stop - accepts no new connections, closes idle ones at once, and answers the requests
  * under way for as long as timeout_ms allows; then closes all connections and frees http. (Requests
  * that a model still executes then keep their memory and the event loops until the process ends. If
@@ -228,6 +235,87 @@ CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
  * Returns how many connections were cut off or could not be closed.
  */
 CONCH_DECLSPEC unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms);
+
+struct conch_grpc;
+
+/*
+ * Set by conch_grpc_options_init(), then by the caller. Texts and lists are copied by
+ * conch_grpc_start(). A member with a flag behind it means what `conch --help` says of that flag.
+ */
+struct conch_grpc_options {
+    size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
+    const char *address; /* a numeric address or a host name */
+    int port;            /* 0 = any free port: conch_grpc_port() gives it */
+    bool reuse_port;     /* several processes may listen on the port */
+    int n_threads;       /* event loops that take connections; 0 = one for each CPU, and never more
+                            than that */
+
+    const char *header_forward_pattern;      /* --grpc-header-forward-pattern; "" = none */
+    const char *const *restricted_protocols; /* values of --grpc-restricted-protocol */
+    size_t n_restricted_protocols;
+    bool reflection; /* --grpc-reflection */
+
+    bool use_ssl;
+    bool use_ssl_mutual;     /* implies use_ssl */
+    const char *server_cert; /* paths of PEM files; "" = none */
+    const char *server_key;
+    const char *root_cert;
+
+    const char *compression_level; /* of answers to inferences: none, low, medium, high */
+    size_t max_message_bytes;      /* of a request, unpacked; 2^31 - 1 at most */
+    size_t max_header_bytes;       /* of the head of a call; each field counts 32 bytes more */
+    unsigned int max_connections;  /* 0 = as many as the system allows */
+    unsigned int max_streams;      /* calls of a connection at one time */
+    unsigned int max_resets_per_s; /* calls that a connection may cancel; 0 = no limit */
+    unsigned int n_kept_calls;     /* --grpc-infer-allocation-pool-size */
+
+    /* Of each decoupled request: responses that its client has not read yet. */
+    size_t max_responses; /* --grpc-max-response-pool-size */
+    size_t max_response_bytes;
+
+    /* Milliseconds; 0 = for ever. */
+    uint64_t stall_timeout_ms; /* without a byte of a message that is under way */
+    uint64_t idle_timeout_ms;  /* of a connection without calls */
+
+    /* Milliseconds; 0 = never, or no limit. INT32_MAX means the same, as in gRPC. */
+    uint64_t keepalive_ms;         /* silence of the client before a PING of ours */
+    uint64_t keepalive_timeout_ms; /* further silence, which closes the connection */
+    bool keepalive_without_calls;
+    unsigned int max_pings_without_data; /* of ours */
+    uint64_t min_ping_interval_ms;       /* PINGs of the client that come faster are strikes */
+    unsigned int max_ping_strikes;
+    uint64_t max_connection_age_ms;
+    uint64_t max_connection_age_grace_ms; /* for calls in progress, beyond that age */
+};
+
+/* conch_grpc_options_init - the defaults: 0.0.0.0:8001, a loop for each CPU. */
+CONCH_DECLSPEC void conch_grpc_options_init(struct conch_grpc_options *options);
+
+/*
+ * conch_grpc_start - serves gRPC for a server, which must live until conch_grpc_stop().
+ *
+ * Errors: UNAVAILABLE  Socket 'a:p' already in use
+ *         INVALID_ARG  an option makes no sense
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *conch_grpc_start(struct TRITONSERVER_Server *server,
+                                                           const struct conch_grpc_options *options,
+                                                           struct conch_grpc **ret_grpc);
+
+/* conch_grpc_port - the port on which the server listens. */
+CONCH_DECLSPEC int conch_grpc_port(const struct conch_grpc *grpc);
+
+/* conch_grpc_begin_stop - likewise as conch_http_begin_stop(); new calls get UNAVAILABLE. */
+CONCH_DECLSPEC void conch_grpc_begin_stop(struct conch_grpc *grpc);
+
+/*
+ * conch_grpc_stop - accepts no new connections and no new calls, closes idle connections at once,
+ * and waits for calls in progress as long as timeout_ms allows; then closes all connections and
+ * frees grpc. What conch_http_stop() says of requests that a model still executes is true here,
+ * too.
+ *
+ * Returns how many connections were cut off or could not be closed.
+ */
+CONCH_DECLSPEC unsigned int conch_grpc_stop(struct conch_grpc *grpc, uint64_t timeout_ms);
 
 struct conch_metrics;
 

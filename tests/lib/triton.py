@@ -45,8 +45,10 @@ class Triton(servers.Server):
         super().__init__(repository, ready=ready)
         self.name = "the genuine Triton"
         self.graceful = graceful
+        self._serves_grpc = "--allow-grpc=false" not in flags
         self.http_port = servers.free_port()
-        ports = [str(self.http_port), str(servers.free_port()), str(servers.free_port())]
+        grpc_port = servers.free_port()
+        ports = [str(self.http_port), str(grpc_port), str(servers.free_port())]
         backends = pathlib.Path(servers.BACKENDS)
         self.args = [program(), str(repository), *ports, f"--backend-directory={backends}", *flags]
 

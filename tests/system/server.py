@@ -120,12 +120,14 @@ class Server:
     """with Server(repository) as server: … – running and ready inside the block, ended after it.
 
     ready=False: all models have been tried, ready or not. ready=None: its port is open, whatever happens to the models.
-    wrap is a command that executes another one, such as prlimit; it must keep the process id.
+    wrap is a command that executes another one, such as prlimit; it must keep the process id. grpc=True: gRPC is served,
+    too, at grpc_url; a text is its address.
     """
 
     listens_first = not REFERENCE  # the genuine server opens its ports when all models have been tried
 
-    def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1"):
+    def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1",
+                 grpc=False):
         self.name = "the genuine Triton" if REFERENCE else "conch"
         self.address = address
         self._wait_ready = ready
@@ -133,10 +135,18 @@ class Server:
             port = free_port() if REFERENCE else 0
         self.args = [*wrap, BIN, *(f"--model-repository={path}" for path in repositories)]
         self.args += [f"--backend-directory={BACKENDS}", f"--http-address={address}", f"--http-port={port}"]
-        self.args += ["--allow-grpc=false", "--allow-metrics=false", *flags]
+        self.args += [*self._grpc_flags(grpc), "--allow-metrics=false", *flags]
         self.env = {**os.environ, **(env or {})}
         self.process = None
         self.port = None
+        self.grpc_url = None
+
+    def _grpc_flags(self, grpc):
+        self._serves_grpc = bool(grpc)
+        if not grpc:
+            return ["--allow-grpc=false"]
+        at = grpc if isinstance(grpc, str) else self.address
+        return [f"--grpc-address={at}", f"--grpc-port={free_port() if REFERENCE else 0}"]
 
     def start(self):
         """Starts the process, as `with` does first, for a test that looks before the port is open."""
@@ -171,13 +181,18 @@ class Server:
             self.assert_no_report()
             assert code == 0, self.story(f"ended with {code}")
 
-    def _await_start(self):
-        line = re.compile(r"Started HTTPService at \S*:(\d+)")
+    def _await_line(self, line):
+        line = re.compile(line)
         found = wait_for(
-            lambda: self.process.poll() is not None or line.search(self.log()), START_WITHIN_S, "the HTTP port is open"
+            lambda: self.process.poll() is not None or line.search(self.log()), START_WITHIN_S, f"the log says {line.pattern}"
         )
         self.assert_alive()
-        self.port = int(found[1])
+        return found[1]
+
+    def _await_start(self):
+        if self._serves_grpc:
+            self.grpc_url = self._await_line(r'Started GRPCInferenceService at ([^\s"]+)')
+        self.port = int(self._await_line(r"Started HTTPService at \S*:(\d+)"))
         if self._wait_ready is None:
             return
         wait_for(lambda: self._says_yes("ready" if self._wait_ready else "live"), START_WITHIN_S, "ready")

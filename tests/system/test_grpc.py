@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC service with Triton's own client. tests/tools/grpc_server.c starts the service, since the program does not yet."""
+"""The gRPC service with Triton's own client."""
 
 import queue
 import subprocess
+import zlib
 
 import grpc
 import numpy as np
@@ -12,35 +13,11 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
 import repository
-from server import BACKENDS, BUILD, SANITIZER
-
-pytestmark = pytest.mark.conch_only("drives our library, since our program does not serve gRPC yet")
+from server import Server
 
 REPEAT = ('backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n' + repository.tensor("input", "IN", "INT32", [-1])
           + repository.tensor("input", "DELAY", "UINT32", [-1]) + repository.tensor("input", "WAIT", "UINT32", [1])
           + repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1]))
-
-
-class Served:
-    """A server with gRPC on a free port."""
-
-    def __init__(self, models, *args):
-        self.process = subprocess.Popen([BUILD / "tests/grpc_server", models, BACKENDS, *args], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.lines = []
-        while not self.lines or not self.lines[-1].startswith("port "):
-            line = self.process.stdout.readline()
-            assert line, self.process.stderr.read()
-            self.lines.append(line)
-        self.url = f"127.0.0.1:{self.lines[-1].split()[1]}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        _, errors = self.process.communicate("", timeout=60)
-        assert not SANITIZER.search(errors), errors
-        assert self.process.returncode == 0, errors
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +26,13 @@ def served(tmp_path_factory):
     repository.write_identity(models, "echo", [("FP32", [-1])])
     repository.write_identity(models, "strings", [("BYTES", [-1])])
     repository.write_model(models, "repeat", REPEAT)
-    with Served(models) as server:
+    with Server(models, flags=["--model-control-mode=explicit", "--load-model=*"], grpc=True) as server:
         yield server
 
 
 @pytest.fixture
 def triton(served):
-    with client.InferenceServerClient(served.url) as made:
+    with client.InferenceServerClient(served.grpc_url) as made:
         yield made
 
 
@@ -118,7 +95,7 @@ def test_statistics_count_inferences(triton):
 
 def test_typed_contents_are_accepted(served):
     """Clients that know the protocol, but not Triton's raw form, send typed contents."""
-    with grpc.insecure_channel(served.url) as channel:
+    with grpc.insecure_channel(served.grpc_url) as channel:
         infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
                                     request_serializer=service_pb2.ModelInferRequest.SerializeToString,
                                     response_deserializer=service_pb2.ModelInferResponse.FromString)
@@ -170,14 +147,33 @@ def test_a_stream_of_a_decoupled_model(triton):
     triton.stop_stream()
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_messages_are_compressed_both_ways(tmp_path, encoding):
-    repository.write_identity(tmp_path, "echo", [("FP32", [-1])])
-    with Served(tmp_path, encoding) as served, client.InferenceServerClient(served.url) as triton:
-        name, output = names_of(triton, "echo")
-        values = np.zeros(100_000, np.float32)
-        result = triton.infer("echo", [tensor(name, values)], compression_algorithm=encoding)
-        assert (result.as_numpy(output) == values).all()
+LEVELS = [("low", "gzip,deflate", "gzip"), ("low", "deflate", "deflate"), ("medium", "gzip,deflate", "deflate"),
+          ("high", "gzip,deflate", "deflate"), ("high", "gzip", "gzip"), ("none", "gzip,deflate", None), ("high", "br", None)]
+
+
+@pytest.mark.parametrize("level, accepted, chosen", LEVELS)
+def test_the_level_chooses_the_compression_of_answers(tmp_path, level, accepted, chosen):
+    """grpcio hides the encoding, so curl asks; grpcio then unpacks an answer, too."""
+    models, body, head = (tmp_path / name for name in ("models", "body", "head"))
+    repository.write_identity(models, "echo", [("FP32", [-1])])
+    values = np.zeros(100_000, np.float32)
+    request = service_pb2.ModelInferRequest(model_name="echo", raw_input_contents=[values.tobytes()])
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[len(values)])
+    message = request.SerializeToString()
+    body.write_bytes(b"\0" + len(message).to_bytes(4, "big") + message)
+    with Server(models, flags=[f"--grpc-infer-response-compression-level={level}"], grpc=True) as served:
+        answer = subprocess.run(["curl", "-s", "--http2-prior-knowledge", "-D", head, "--data-binary", f"@{body}",
+                                 "-H", "content-type: application/grpc", "-H", f"grpc-accept-encoding: {accepted}",
+                                 f"http://{served.grpc_url}/inference.GRPCInferenceService/ModelInfer"],
+                                capture_output=True, timeout=60, check=True).stdout
+        with client.InferenceServerClient(served.grpc_url) as triton:
+            result = triton.infer("echo", [tensor("INPUT0", values)], compression_algorithm="gzip")
+            assert (result.as_numpy("OUTPUT0") == values).all()
+    fields = dict(line.split(": ", 1) for line in head.read_text().splitlines() if ": " in line)
+    assert fields.get("grpc-encoding") == chosen
+    assert answer[0] == bool(chosen)
+    unpacked = zlib.decompress(answer[5:], zlib.MAX_WBITS | 32) if chosen else answer[5:]
+    assert service_pb2.ModelInferResponse.FromString(unpacked).raw_output_contents[0] == values.tobytes()
 
 
 def test_models_are_loaded_and_unloaded(triton):

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 
+import grpc
 import pytest
 
 import repository
@@ -66,7 +67,6 @@ def test_version_finds_libraries_by_the_flags(tmp_path, before):
 @pytest.mark.parametrize(
     "flag, missing",
     [
-        ("--allow-grpc=true", "gRPC"),
         ("--metrics-config=summary_latencies=true", "quantiles"),
         ("--cache-config=local,size=1048576", "response caches"),
         ("--trace-config=level=TIMESTAMPS", "tracing"),
@@ -82,10 +82,10 @@ def test_missing_features_are_refused_by_name(root, flag, missing):
 
 
 def test_flags_that_size_or_place_a_missing_feature_warn_once(root):
-    with Server(root, flags=["--grpc-port=1", "--grpc-port=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
+    with Server(root, flags=["--trace-rate=1", "--trace-rate=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
         pass
     log = server.log()
-    assert log.count("--grpc-port has no effect yet") == 1
+    assert log.count("--trace-rate has no effect yet") == 1
     assert log.count("--cuda-memory-pool-byte-size has no effect yet") == 1
 
 
@@ -101,12 +101,13 @@ def test_one_line_says_what_is_served_where(root):
         wait_for(lambda: line in server.log(), 60, "the line is there")
         lines = [entry for entry in server.log().splitlines() if "Serving HTTP" in entry]
     assert len(lines) == 1
-    assert "not available yet" not in lines[0]  # the user has switched it off
+    assert "gRPC" not in lines[0]  # the user has switched it off
 
 
 def start(*flags, env=None):
     """Starts a process without class Server, and waits for the line that says that its models are loaded: (process, log)."""
-    args = [BIN, f"--backend-directory={BACKENDS}", "--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", *flags]
+    args = [BIN, f"--backend-directory={BACKENDS}", "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
+            "--grpc-port=0", "--metrics-port=0", *flags]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
     log = ""
     while "Loaded " not in log:
@@ -123,15 +124,25 @@ def finish(process, number):
     return process.wait(60), rest
 
 
-def test_that_line_names_missing_default_features(root):
+def test_that_line_names_grpc(root):
     process, log = start(f"--model-repository={root}")
     code, _ = finish(process, signal.SIGTERM)
     assert code == 0
-    assert "(gRPC is not available yet)" in log
+    place = re.search(r"Started GRPCInferenceService at (127.0.0.1:[1-9]\d*)", log)[1]
+    assert re.search(rf'Serving HTTP at http://127.0.0.1:\d+/v2, gRPC at {place}"\n', log)
 
 
-def test_without_http_the_log_says_that_nothing_is_served(root):
-    process, log = start(f"--model-repository={root}", "--allow-http=false")
+def test_grpc_alone_is_served(root):
+    process, log = start(f"--model-repository={root}", "--allow-http=false", "--grpc-address=::1")
+    with grpc.insecure_channel(re.search(r'Serving gRPC at ([^\s"]+)', log)[1]) as channel:
+        live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        assert live(b"", timeout=60) == b"\x08\x01"
+    assert finish(process, signal.SIGTERM)[0] == 0
+    assert "HTTPService" not in log
+
+
+def test_without_a_service_the_log_says_that_nothing_is_served(root):
+    process, log = start(f"--model-repository={root}", "--allow-http=false", "--allow-grpc=false")
     code, rest = finish(process, signal.SIGINT)
     assert code == 0
     assert "Nothing is served" in log
@@ -139,7 +150,7 @@ def test_without_http_the_log_says_that_nothing_is_served(root):
 
 
 def test_the_environment_names_the_repository(root):
-    """As on Vertex AI: the repository is in AIP_STORAGE_URI, and HTTP is off by default."""
+    """As on Vertex AI: the repository is in AIP_STORAGE_URI, and HTTP and gRPC are off by default."""
     env = {"AIP_STORAGE_URI": str(root)}
     process, log = start(env=env)
     assert finish(process, signal.SIGTERM)[0] == 0

@@ -24,7 +24,7 @@ def start(root, *flags, env=None):
         f"--backend-directory={BACKENDS}",
         "--http-address=127.0.0.1",
         f"--http-port={free_port()}",
-        "--allow-grpc=false",
+        *([] if any("grpc" in flag for flag in flags) else ["--allow-grpc=false"]),
         "--allow-metrics=false",
         *flags,
         env=env,
@@ -99,6 +99,16 @@ def test_a_port_in_use_ends_the_start(models):
         code, log = start(models, f"--http-port={port}")
     assert code == 1
     assert names(log, f"failed to start HTTP service: Unavailable - Socket '127.0.0.1:{port}' already in use")
+
+
+def test_a_port_of_grpc_in_use_ends_the_start(models):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, log = start(models, "--grpc-address=127.0.0.1", f"--grpc-port={port}")
+    assert code == 1
+    assert names(log, f"failed to start GRPC service: Unavailable - Socket '127.0.0.1:{port}' already in use")
 
 
 @OURS

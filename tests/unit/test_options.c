@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "lib/command_line.h"
+#include "options_apply.c"
 
 static void the_table_has_all_flags_of_triton_and_ours(void **unused)
 {
@@ -56,6 +57,55 @@ static void defaults_are_those_of_the_reference(void **unused)
     options_done(&o);
 }
 
+static void options_of_grpc_reach_the_service(void **unused)
+{
+    (void)unused;
+    static const char keepalive[] = "--grpc-keepalive-time=7 --grpc-keepalive-timeout=8 "
+                                    "--grpc-keepalive-permit-without-calls=true "
+                                    "--grpc-http2-max-pings-without-data=9 "
+                                    "--grpc-http2-min-recv-ping-interval-without-data=10 "
+                                    "--grpc-http2-max-ping-strikes=11 --grpc-max-connection-age=12 "
+                                    "--grpc-max-connection-age-grace=13";
+    static const char limits[] = "--grpc-address=here --grpc-port=1 --reuse-grpc-port=true "
+                                 "--grpc-infer-allocation-pool-size=2 "
+                                 "--grpc-max-response-pool-size=3 --grpc-server-cert=c "
+                                 "--grpc-server-key=k --grpc-root-cert=r --grpc-max-streams=4 "
+                                 "--grpc-infer-response-compression-level=low "
+                                 "--grpc-stall-timeout-secs=5 --grpc-infer-thread-count=6";
+    struct conch_grpc_options grpc = {0};
+    struct options o;
+    assert_null(parse_line(&o, keepalive));
+    options_apply_grpc(&o, &grpc);
+    assert_int_equal(grpc.keepalive_ms, 7);
+    assert_int_equal(grpc.keepalive_timeout_ms, 8);
+    assert_true(grpc.keepalive_without_calls);
+    assert_int_equal(grpc.max_pings_without_data, 9);
+    assert_int_equal(grpc.min_ping_interval_ms, 10);
+    assert_int_equal(grpc.max_ping_strikes, 11);
+    assert_int_equal(grpc.max_connection_age_ms, 12);
+    assert_int_equal(grpc.max_connection_age_grace_ms, 13);
+    assert_int_equal(grpc.n_threads, 8); /* that of HTTP, since it has none of its own */
+    assert_int_equal(grpc.port, 8001);
+    assert_int_equal(grpc.n_restricted_protocols, 0);
+    options_done(&o);
+
+    assert_null(parse_line(&o, limits));
+    options_apply_grpc(&o, &grpc);
+    assert_string_equal(grpc.address, "here");
+    assert_int_equal(grpc.port, 1);
+    assert_true(grpc.reuse_port);
+    assert_int_equal(grpc.n_kept_calls, 2);
+    assert_int_equal(grpc.max_responses, 3);
+    assert_string_equal(grpc.server_cert, "c");
+    assert_string_equal(grpc.server_key, "k");
+    assert_string_equal(grpc.root_cert, "r");
+    assert_int_equal(grpc.max_streams, 4);
+    assert_string_equal(grpc.compression_level, "low");
+    assert_int_equal(grpc.stall_timeout_ms, 5000);
+    assert_int_equal(grpc.n_threads, 6);
+    options_done(&o);
+}
+
 /* For every flag: a value that parses. A flag that must be off is given that value. */
 static const char *good_value(const struct option *option)
 {
@@ -77,6 +127,8 @@ static const char *good_value(const struct option *option)
         {"trace-level", "OFF"},
         {"log-format", "ISO8601"},
         {"connection-memory-budget", "100000000"},
+        {"grpc-max-header-size", "8192"},
+        {"grpc-infer-response-compression-level", "low"},
         {"model-control-mode", "explicit"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(special); i++) {
@@ -239,7 +291,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
 {
     (void)unused;
     static const char *const lines[] = {
-        "--allow-grpc=true",
         "--allow-sagemaker=on",
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
@@ -266,7 +317,7 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
         options_done(&o);
     }
     /* The last value counts, as with all flags that are not lists. */
-    expect_ok("--allow-grpc=true --allow-grpc=false");
+    expect_ok("--allow-sagemaker=true --allow-sagemaker=false");
     expect_ok("--model-control-mode=Explicit --load-model=a --load-model=b");
     expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
     expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
@@ -327,6 +378,7 @@ static void vertex_ai_is_enabled_by_its_environment(void **unused)
     options_done(&o);
     assert_null(parse_line(&o, "--allow-vertex-ai=false"));
     assert_false(option_bool(&o, OPT_ALLOW_HTTP));
+    assert_false(option_bool(&o, OPT_ALLOW_GRPC));
     options_done(&o);
     assert_null(parse_line(&o, "--allow-vertex-ai=false --allow-http=true"));
     assert_true(option_bool(&o, OPT_ALLOW_HTTP));
@@ -365,6 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_table_has_all_flags_of_triton_and_ours, clear_environment),
+        cmocka_unit_test_setup(options_of_grpc_reach_the_service, clear_environment),
         cmocka_unit_test_setup(defaults_are_those_of_the_reference, clear_environment),
         cmocka_unit_test_setup(every_flag_parses_in_both_forms, clear_environment),
         cmocka_unit_test_setup(values_reach_the_servers_options, clear_environment),

@@ -130,6 +130,10 @@ static void each_flag_has_its_bounds(void **unused)
         {"http-thread-count", {"1", "2147483647"}, {"0", "-1"}},
         {"grpc-infer-thread-count", {"2", "128"}, {"1", "129"}},
         {"grpc-max-response-pool-size", {"1"}, {"0", "-1"}},
+        {"grpc-max-message-size", {"1", "2147483647"}, {"0", "2147483648"}},
+        {"grpc-max-header-size", {"1024", "1048576"}, {"1023", "1048577", "-1"}},
+        {"grpc-keepalive-time", {"0", "2147483647"}, {"-1", "2147483648"}},
+        {"grpc-infer-response-compression-level", {"none", "LOW", "medium", "high"}, {"", "best"}},
         {"http-max-input-size", {"1", "9223372036854775807"}, {"0", "-1"}},
         {"connection-memory-budget", {"0", "16777216"}, {"1", "16777215", "-1"}},
         {"metrics-interval-ms", {"0", "2147483647"}, {"-0.5", "2147483648", "inf"}},
@@ -208,6 +212,9 @@ static void flags_that_do_not_go_together_are_refused(void **unused)
         {"--http-port=8002",
          "The server cannot listen to HTTP requests and metrics requests at the same address and "
          "port 0.0.0.0:8002"},
+        {"--http-port=8001",
+         "The server cannot listen to HTTP requests and GRPC requests at the same address and port "
+         "0.0.0.0:8001"},
         {"--http-port=500 --sagemaker-safe-port-range=1000-2000",
          "The server cannot listen to HTTP requests at port 500, allowed port range is [1000, "
          "2000]"},
@@ -216,7 +223,7 @@ static void flags_that_do_not_go_together_are_refused(void **unused)
         expect_wrong(cases[i].line, cases[i].text);
     expect_ok("--http-port=18700 --grpc-port=18700 --grpc-address=127.0.0.1");
     expect_ok("--http-port=18700 --grpc-port=18700 --allow-grpc=false");
-    expect_ok("--http-port=8001");
+    expect_ok("--http-port=8001 --allow-grpc=false");
     expect_ok("--grpc-port=70000 --allow-grpc=false");
     expect_ok("--allow-http=false --http-port=-1");
     expect_ok("--metrics-port=65536 --allow-metrics=false");

@@ -88,10 +88,12 @@ void call_fail(struct grpc_call *c, struct status *st)
 /* Chooses the encoding that packs answers; GRPC_IDENTITY: answers are not packed. */
 static unsigned int choose_encoding(const struct grpc_call *c)
 {
-    unsigned int both = c->ctx->settings->reply_encodings & c->accepted;
-    if (!c->kind->has_tensors || both <= GRPC_IDENTITY)
+    enum grpc_compression level = c->ctx->settings->compression;
+    unsigned int usable = c->accepted & (GRPC_GZIP | GRPC_DEFLATE);
+    if (level == GRPC_COMPRESSION_NONE || !usable || !c->kind->has_tensors)
         return GRPC_IDENTITY;
-    return both & GRPC_DEFLATE ? GRPC_DEFLATE : GRPC_GZIP;
+    unsigned int favourite = level == GRPC_COMPRESSION_LOW ? GRPC_GZIP : GRPC_DEFLATE;
+    return usable & favourite ? favourite : usable;
 }
 
 /*

@@ -66,13 +66,20 @@ struct grpc_kind {
 
 struct unary_method;
 
+/* --grpc-infer-response-compression-level; the client's accepted encodings decide, too. */
+enum grpc_compression {
+    GRPC_COMPRESSION_NONE,
+    GRPC_COMPRESSION_LOW,    /* gzip, else deflate */
+    GRPC_COMPRESSION_MEDIUM, /* deflate, else gzip; so is … */
+    GRPC_COMPRESSION_HIGH,
+};
+
 /* Constant after the start. */
 struct grpc_settings {
     struct server *server;
     size_t max_message_bytes;
-    struct stream_flow_limits flow; /* of each decoupled request */
-    unsigned int reply_encodings; /* encodings for answers to inferences, if the client accepts one;
-                                     GRPC_IDENTITY: no packing */
+    struct stream_flow_limits flow;    /* of each decoupled request */
+    enum grpc_compression compression; /* of answers to inferences */
 };
 
 /* Per loop; the loop's thread only. */

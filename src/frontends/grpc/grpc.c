@@ -3,7 +3,10 @@
  * Start and stop of the gRPC service, and the context of each of its loops. Thread: any but a
  * loop's.
  */
-#include "frontends/grpc/grpc.h"
+#include "conch/conch.h"
+
+#include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/compress.h"
@@ -12,11 +15,10 @@
 #include "base/status.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
+#include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
 
-#define MAX_FLOW_BYTES ((size_t)64 << 20)
-
-struct grpc_service {
+struct conch_grpc {
     struct grpc_settings settings;
     struct http2_settings http2;
     struct net_server *net;
@@ -24,9 +26,9 @@ struct grpc_service {
 
 static void *grpc_ctx_new(void *arg, struct net_env *env)
 {
-    struct grpc_service *s = arg;
+    struct conch_grpc *grpc = arg;
     struct grpc_ctx *ctx = mem_zalloc(sizeof(*ctx));
-    ctx->settings = &s->settings;
+    ctx->settings = &grpc->settings;
     ctx->env = CONTAINER_OF(env, struct http2_env, net);
     ctx->loop = env->loop;
     ctx->share = env->loop_ctx;
@@ -46,87 +48,181 @@ static void grpc_ctx_free(void *arg)
 /* While the server stops, sequences that have begun may go on to their end, on their streams. */
 static bool calls_go_on(void *arg)
 {
-    const struct grpc_service *s = arg;
-    return server_has_open_sequences(s->settings.server);
+    const struct conch_grpc *grpc = arg;
+    return server_has_open_sequences(grpc->settings.server);
 }
 
-void grpc_options_init(struct grpc_options *o)
+/* ---- Options -------------------------------------------------------------------------------- */
+
+void conch_grpc_options_init(struct conch_grpc_options *o)
 {
-    *o = (struct grpc_options){
-        .address = "0.0.0.0",
-        .port = 8001,
-        .max_message_bytes = INT32_MAX,
-        .reply_encodings = GRPC_IDENTITY,
-        .flow = {.max_bytes = MAX_FLOW_BYTES},
-    };
-    http2_limits_init(&o->limits);
-    http2_times_init(&o->times);
-    o->flow.stall_ns = o->times.stall_ns;
+    *o = (struct conch_grpc_options){.size = sizeof(*o)};
+#define GRPC(member, factor) o->member = (__typeof__(o->member))option_default(text, factor);
+#define GRPC_TEXT(member)    o->member = text;
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
+    text = initial;                                                                                \
+    keeper
+    const char *text;
+#include "options.def"
+    (void)text;
 }
 
-struct status *grpc_service_start(struct server *server, const struct grpc_options *o,
-                                  struct grpc_service **ret)
+/* Reads the name of a level. False: there is no such level. */
+static bool read_compression(const char *name, enum grpc_compression *ret)
 {
-    struct grpc_service *s = mem_zalloc(sizeof(*s));
-    s->settings = (struct grpc_settings){
-        .server = server,
-        .max_message_bytes = o->max_message_bytes,
-        .flow = o->flow,
-        .reply_encodings = o->reply_encodings,
+    static const char *const names[] = {
+        [GRPC_COMPRESSION_NONE] = "none",
+        [GRPC_COMPRESSION_LOW] = "low",
+        [GRPC_COMPRESSION_MEDIUM] = "medium",
+        [GRPC_COMPRESSION_HIGH] = "high",
     };
-    s->http2 =
-        (struct http2_settings){.handler = &grpc_handler, .limits = o->limits, .times = o->times};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcasecmp(name, names[i]) == 0) {
+            *ret = (enum grpc_compression)i;
+            return true;
+        }
+    }
+    return false;
+}
 
-    struct net_options net;
-    net_options_init(&net);
-    net.address = o->address;
-    net.port = o->port;
-    net.reuse_port = o->reuse_port;
-    net.n_threads = server_loops_count(o->n_threads);
-    net.max_conns = o->max_connections;
-    net.n_reserved_fds = listener_reserve();
-    net.protocol = &http2_protocol;
-    net.settings = &s->http2;
-    net.handler_arg = s;
-    net.ctx_new = grpc_ctx_new;
-    net.ctx_free = grpc_ctx_free;
-    net.goes_on = calls_go_on;
-    struct status *st = server_loops_get(server, net.n_threads, &net.loops);
-    if (!st) {
-        st = net_server_start(&net, &s->net);
-        if (st)
-            server_loops_put(server, NET_FREED);
-    }
-    if (st) {
-        mem_free(s);
-        return st;
-    }
-    log_info("Started GRPCInferenceService at %s:%d", o->address, net_server_port(s->net));
-    *ret = s;
+static struct status *read_settings(const struct conch_grpc_options *o, struct grpc_settings *ret)
+{
+    if (!read_compression(o->compression_level, &ret->compression))
+        return status_new(STATUS_INVALID_ARG, "conch_grpc_start: invalid compression level '%s'",
+                          o->compression_level);
+    ret->max_message_bytes = MIN(o->max_message_bytes, (size_t)INT32_MAX);
+    ret->flow = (struct stream_flow_limits){.max_responses = o->max_responses,
+                                            .max_bytes = o->max_response_bytes,
+                                            .stall_ns = o->stall_timeout_ms * NS_PER_MS};
     return NULL;
 }
 
-int grpc_service_port(const struct grpc_service *s)
+static void read_limits(const struct conch_grpc_options *o, struct http2_limits *ret)
 {
-    return net_server_port(s->net);
+    enum { FRAME_BYTES = 16384, SMALLEST_FRAMES = 7 }; /* a client may send smaller ones, too */
+    http2_limits_init(ret);
+    ret->max_streams = MAX(o->max_streams, 1u);
+    ret->max_header_bytes = o->max_header_bytes;
+    ret->max_continuations = (unsigned int)(SMALLEST_FRAMES + o->max_header_bytes / FRAME_BYTES);
+    ret->wastes[HTTP2_WASTE_RESET] =
+        (struct http2_rate){.per_s = o->max_resets_per_s, .burst = 2 * o->max_resets_per_s};
+}
+
+/* Milliseconds as nanoseconds; gRPC's word for "never" is INT32_MAX, ours is 0. */
+static uint64_t read_time(uint64_t ms)
+{
+    return ms >= INT32_MAX ? 0 : ms * NS_PER_MS;
+}
+
+static void read_times(const struct conch_grpc_options *o, struct http2_times *ret)
+{
+    http2_times_init(ret);
+    ret->stall_ns = o->stall_timeout_ms * NS_PER_MS;
+    ret->keepalive_ns = read_time(o->keepalive_ms);
+    ret->keepalive_timeout_ns = read_time(o->keepalive_timeout_ms);
+    ret->keepalive_without_streams = o->keepalive_without_calls;
+    ret->max_pings_without_data = o->max_pings_without_data;
+    ret->min_ping_interval_ns = o->min_ping_interval_ms * NS_PER_MS;
+    if (o->keepalive_without_calls) /* otherwise the default, which is longer */
+        ret->min_idle_ping_interval_ns = ret->min_ping_interval_ns;
+    ret->max_ping_strikes = o->max_ping_strikes;
+    ret->max_age_ns = read_time(o->max_connection_age_ms);
+    ret->age_grace_ns = read_time(o->max_connection_age_grace_ms);
+}
+
+static void read_net_options(const struct conch_grpc_options *o, struct net_options *ret)
+{
+    net_options_init(ret);
+    ret->address = o->address;
+    ret->port = o->port;
+    ret->reuse_port = o->reuse_port;
+    ret->n_threads = server_loops_count(o->n_threads);
+    ret->max_conns = o->max_connections;
+    ret->n_reserved_fds = listener_reserve();
+    ret->timeouts.body_ns = o->stall_timeout_ms * NS_PER_MS;
+    ret->timeouts.write_ns = o->stall_timeout_ms * NS_PER_MS;
+    ret->timeouts.idle_ns = o->idle_timeout_ms * NS_PER_MS;
+}
+
+/* ---- Start and stop ------------------------------------------------------------------------- */
+
+static struct status *start_grpc(struct conch_grpc *grpc, const struct conch_grpc_options *o)
+{
+    struct server *server = grpc->settings.server;
+    struct net_options net;
+    struct status *st = read_settings(o, &grpc->settings);
+    if (st)
+        return st;
+    read_limits(o, &grpc->http2.limits);
+    read_times(o, &grpc->http2.times);
+    read_net_options(o, &net);
+    grpc->http2.handler = &grpc_handler;
+    net.protocol = &http2_protocol;
+    net.settings = &grpc->http2;
+    net.handler_arg = grpc;
+    net.ctx_new = grpc_ctx_new;
+    net.ctx_free = grpc_ctx_free;
+    net.goes_on = calls_go_on;
+    st = server_loops_get(server, net.n_threads, &net.loops);
+    if (st)
+        return st;
+    st = net_server_start(&net, &grpc->net);
+    if (st)
+        server_loops_put(server, NET_FREED);
+    return st;
+}
+
+TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
+                                     const struct conch_grpc_options *options,
+                                     struct conch_grpc **ret_grpc)
+{
+    struct conch_grpc_options o;
+    conch_grpc_options_init(&o);
+    if (!server || !options || !ret_grpc || options->size == 0 || options->size > sizeof(o))
+        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
+                                                "conch_grpc_start: invalid arguments");
+    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+
+    struct conch_grpc *grpc = mem_zalloc(sizeof(*grpc));
+    grpc->settings.server = (struct server *)server;
+    struct status *st = start_grpc(grpc, &o);
+    if (st) {
+        mem_free(grpc);
+        return (TRITONSERVER_Error *)st;
+    }
+    log_info("Started GRPCInferenceService at %s:%d", o.address, net_server_port(grpc->net));
+    *ret_grpc = grpc;
+    return NULL;
+}
+
+int conch_grpc_port(const struct conch_grpc *grpc)
+{
+    return net_server_port(grpc->net);
+}
+
+void conch_grpc_begin_stop(struct conch_grpc *grpc)
+{
+    if (grpc)
+        net_server_begin_stop(grpc->net);
 }
 
 static void on_stop_tick(unsigned int seconds_left, unsigned int n_conns)
 {
-    log_info("Timeout %u: Found %u GRPC service connections", seconds_left, n_conns);
+    log_info("Timeout %u: Found %u gRPC service connections and inference handlers", seconds_left,
+             n_conns);
 }
 
-unsigned int grpc_service_stop(struct grpc_service *s, uint64_t timeout_ms)
+unsigned int conch_grpc_stop(struct conch_grpc *grpc, uint64_t timeout_ms)
 {
-    if (!s)
+    if (!grpc)
         return 0;
     enum net_end end;
-    struct server *server = s->settings.server;
+    struct server *server = grpc->settings.server;
     unsigned int n =
-        net_server_stop(s->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_stop_tick, &end);
+        net_server_stop(grpc->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_stop_tick, &end);
     server_loops_put(server, end);
     if (end == NET_FREED)
-        mem_free(s);
+        mem_free(grpc);
     if (end == NET_STUCK)
         server_keep(server);
     return n;

@@ -4,7 +4,6 @@
  */
 #include "conch/conch.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -18,6 +17,7 @@
 #include "frontends/http/route.h"
 #include "frontends/http/reply.h"
 #include "frontends/net/server.h"
+#include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
@@ -254,12 +254,6 @@ static bool goes_on(void *arg)
     return server_has_open_sequences(http->settings.server);
 }
 
-/* A default of options.def, multiplied by the factor; true and false are 1 and 0. */
-static int64_t default_number(const char *text, int64_t factor)
-{
-    return strcmp(text, "true") == 0 ? 1 : strtoll(text, NULL, 10) * factor;
-}
-
 void conch_http_options_init(struct conch_http_options *o)
 {
     *o = (struct conch_http_options){
@@ -268,7 +262,7 @@ void conch_http_options_init(struct conch_http_options *o)
         .max_pipeline = 64,
         .head_timeout_ms = 30000,
     };
-#define HTTP(member, factor) o->member = (__typeof__(o->member))default_number(text, factor);
+#define HTTP(member, factor) o->member = (__typeof__(o->member))option_default(text, factor);
 #define HTTP_TEXT(member)    o->member = text;
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
     text = initial;                                                                                \
@@ -335,6 +329,12 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
 int conch_http_port(const struct conch_http *http)
 {
     return net_server_port(http->net);
+}
+
+void conch_http_begin_stop(struct conch_http *http)
+{
+    if (http)
+        net_server_begin_stop(http->net);
 }
 
 static void on_tick(unsigned int seconds_left, unsigned int n_conns)

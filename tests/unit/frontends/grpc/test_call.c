@@ -96,7 +96,7 @@ static int connect_client(void **state)
         .server = server,
         .max_message_bytes = MAX_MESSAGE,
         .flow = {.max_responses = 0, .max_bytes = 1 << 20, .stall_ns = 60 * NS_PER_S},
-        .reply_encodings = GRPC_IDENTITY,
+        .compression = GRPC_COMPRESSION_NONE,
     };
     ctx = (struct grpc_ctx){.settings = &settings, .loop = &loop, .compress = compress_new()};
     struct net_env members = {.protocol = &http2_protocol,
@@ -357,35 +357,42 @@ static void messages_are_unpacked_and_answers_packed(void **state)
 {
     (void)state;
     static const struct {
-        const char *name;
-        enum compress_format format;
-        unsigned int encoding;
-    } rows[] = {{"gzip", COMPRESS_GZIP, GRPC_GZIP}, {"deflate", COMPRESS_ZLIB, GRPC_DEFLATE}};
+        enum grpc_compression level;
+        const char *accepted, *chosen;
+    } rows[] = {
+        {GRPC_COMPRESSION_LOW, "gzip, deflate", "gzip"},
+        {GRPC_COMPRESSION_LOW, "deflate", "deflate"},
+        {GRPC_COMPRESSION_MEDIUM, "deflate,gzip", "deflate"},
+        {GRPC_COMPRESSION_MEDIUM, "gzip", "gzip"},
+        {GRPC_COMPRESSION_HIGH, "identity,gzip,deflate", "deflate"},
+        {GRPC_COMPRESSION_HIGH, "identity,gzip", "gzip"},
+    };
     uint8_t zeros[20000] = {0};
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         AUTO(buf) plain = BUF_INIT(1 << 20);
         AUTO(buf) body = BUF_INIT(1 << 20);
-        const nghttp2_nv fields[] = {h2c_nv("grpc-encoding", rows[i].name),
-                                     h2c_nv("grpc-accept-encoding", rows[i].name)};
+        const nghttp2_nv fields[] = {h2c_nv("grpc-encoding", rows[i].chosen),
+                                     h2c_nv("grpc-accept-encoding", rows[i].accepted)};
+        enum compress_format format = rows[i].chosen[0] == 'g' ? COMPRESS_GZIP : COMPRESS_ZLIB;
         char *packed, *unpacked;
         size_t n_packed, n_unpacked;
-        settings.reply_encodings = GRPC_IDENTITY | rows[i].encoding;
+        settings.compression = rows[i].level;
         add_infer(&plain, model_a, zeros, sizeof(zeros));
         struct iovec message = {plain.data + 5, plain.size - 5};
-        assert_null(compress_pack(ctx.compress, rows[i].format, &message, 1, driver.pool, NULL,
-                                  &packed, &n_packed));
+        assert_null(compress_pack(ctx.compress, format, &message, 1, driver.pool, NULL, &packed,
+                                  &n_packed));
         add_prefixed(&body, true, packed, n_packed);
         pool_release(packed);
         struct h2c_stream *s = post(INFER, &body, fields, 2);
         await_end(s);
         expect_status(s, "0");
         char wanted[64];
-        snprintf(wanted, sizeof(wanted), "grpc-encoding=%s;", rows[i].name);
+        snprintf(wanted, sizeof(wanted), "grpc-encoding=%s;", rows[i].chosen);
         assert_non_null(strstr(s->head, wanted));
         assert_int_equal(s->data[0], 1);
         assert_true(s->n_data < 1000);
-        assert_null(compress_unpack(ctx.compress, rows[i].format, s->data + 5, s->n_data - 5,
-                                    1 << 20, driver.pool, NULL, &unpacked, &n_unpacked));
+        assert_null(compress_unpack(ctx.compress, format, s->data + 5, s->n_data - 5, 1 << 20,
+                                    driver.pool, NULL, &unpacked, &n_unpacked));
         assert_true(n_unpacked > sizeof(zeros));
         pool_release(unpacked);
     }
