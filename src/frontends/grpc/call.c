@@ -61,18 +61,36 @@ static uint32_t set_trailers(struct grpc_call *c, int code, const char *message)
     return 2;
 }
 
+/* The fields and those of the kind's metadata behind them, in the call's arena. Without memory the
+ * fields alone. */
+static const struct http2_field *join_fields(struct grpc_call *c, const struct http2_field *fields,
+                                             const struct http2_field *more, uint32_t n_more,
+                                             uint32_t *n)
+{
+    struct http2_field *all = arena_alloc(&c->arena, (*n + n_more) * sizeof(*all));
+    if (!all)
+        return fields;
+    memcpy(all, fields, *n * sizeof(*all));
+    memcpy(all + *n, more, n_more * sizeof(*all));
+    *n += n_more;
+    return all;
+}
+
 /* Sends the status: as trailers, or, when no message was sent, as a head that ends the stream. */
 static void send_status(struct grpc_call *c, int code, const char *message)
 {
     struct http2_field fields[4] = {content_type, accept_encoding};
+    const struct http2_field *trailers = c->trailers;
     uint32_t n = set_trailers(c, code, message);
     close_call_input(c);
-    if (c->has_answer) {
-        http2_stream_end(c->stream, c->trailers, n);
+    if (!c->has_answer) {
+        memcpy(&fields[2], trailers, n * sizeof(*fields));
+        http2_stream_respond(c->stream, "200", fields, 2 + n, true);
         return;
     }
-    memcpy(&fields[2], c->trailers, n * sizeof(*fields));
-    http2_stream_respond(c->stream, "200", fields, 2 + n, true);
+    if (UNLIKELY(c->metadata != NULL))
+        trailers = join_fields(c, trailers, c->metadata->trailers, c->metadata->n_trailers, &n);
+    http2_stream_end(c->stream, trailers, n);
 }
 
 void call_fail(struct grpc_call *c, struct status *st)
@@ -165,6 +183,7 @@ struct status *call_frame(struct grpc_call *c, struct arena *arena, const struct
 static void send_head(struct grpc_call *c)
 {
     struct http2_field fields[3] = {content_type, accept_encoding};
+    const struct http2_field *all = fields;
     unsigned int encoding = choose_encoding(c);
     uint32_t n = 2;
     if (encoding != GRPC_IDENTITY) {
@@ -172,8 +191,10 @@ static void send_head(struct grpc_call *c)
         fields[n++] = (struct http2_field){"grpc-encoding", name, sizeof("grpc-encoding") - 1,
                                            strlen(name), false};
     }
+    if (UNLIKELY(c->metadata != NULL))
+        all = join_fields(c, fields, c->metadata->head, c->metadata->n_head, &n);
     c->has_answer = true;
-    http2_stream_respond(c->stream, "200", fields, n, false);
+    http2_stream_respond(c->stream, "200", all, n, false);
 }
 
 void call_send(struct grpc_call *c, const struct grpc_framed *framed)
@@ -298,21 +319,35 @@ static const struct {
     {"/inference.GRPCInferenceService/ModelStreamInfer", &grpc_stream_kind},
 };
 
+static bool is_path(struct span path, const char *text)
+{
+    return strlen(text) == path.length && memcmp(text, path.at, path.length) == 0;
+}
+
+/* The kind of a method besides those of the protocol; NULL: there is none of that path. */
+static const struct grpc_kind *find_further_kind(const struct grpc_settings *s, struct span path)
+{
+    for (size_t i = 0; i < s->n_methods; i++) {
+        if (is_path(path, s->methods[i].path))
+            return s->methods[i].kind;
+    }
+    return NULL;
+}
+
 static struct status *find_method(struct grpc_call *c, struct span path)
 {
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        if (strlen(kinds[i].path) == path.length &&
-            memcmp(kinds[i].path, path.at, path.length) == 0) {
+        if (is_path(path, kinds[i].path)) {
             c->kind = kinds[i].kind;
             return NULL;
         }
     }
     c->unary = unary_find(path.at, path.length);
-    if (!c->unary)
-        return status_new(STATUS_UNSUPPORTED, "unknown method '%.*s'",
-                          (int)MIN(path.length, (size_t)256), path.at);
-    c->kind = &grpc_unary_kind;
-    return NULL;
+    c->kind = c->unary ? &grpc_unary_kind : find_further_kind(c->ctx->settings, path);
+    if (c->kind)
+        return NULL;
+    return status_new(STATUS_UNSUPPORTED, "unknown method '%.*s'",
+                      (int)MIN(path.length, (size_t)256), path.at);
 }
 
 /* Takes memory for the kind's part and for answers. */
@@ -362,7 +397,9 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
                   c->kind->has_tensors);
     c->has_begun = true;
+    c->head = head;
     c->kind->begin(c);
+    c->head = NULL;
 }
 
 /* ---- Messages ------------------------------------------------------------------------------- */

@@ -74,9 +74,28 @@ enum grpc_compression {
     GRPC_COMPRESSION_HIGH,
 };
 
+/* A method besides those of the protocol. */
+struct grpc_method {
+    const char *path; /* "/grpc.testing.TestService/UnaryCall" */
+    const struct grpc_kind *kind;
+};
+
+enum { GRPC_MAX_METADATA = 4 };
+
+/*
+ * Metadata that a kind sends with its messages, and behind them. An answer of a status alone has
+ * none. Names and values live as long as the call.
+ */
+struct grpc_metadata {
+    struct http2_field head[GRPC_MAX_METADATA], trailers[GRPC_MAX_METADATA];
+    uint32_t n_head, n_trailers;
+};
+
 /* Constant after the start. */
 struct grpc_settings {
     struct server *server;
+    const struct grpc_method *methods; /* besides those of the protocol */
+    size_t n_methods;
     size_t max_message_bytes;
     struct stream_flow_limits flow;    /* of each decoupled request */
     enum grpc_compression compression; /* of answers to inferences */
@@ -115,6 +134,10 @@ struct grpc_call {
     bool has_begun;  /* kind->begin() was called */
     bool has_ended;  /* a status was sent, or the client is gone */
     struct timer deadline; /* of the header grpc-timeout */
+    /* The client's head; NULL but during kind->begin(). */
+    const struct http2_head *head;
+    /* The kind's, of the answer; NULL: none. */
+    const struct grpc_metadata *metadata;
     struct http2_field trailers[2];
     char status_text[4];
     void *part; /* the kind's, aligned to 16 bytes; set when has_begun */
