@@ -64,8 +64,10 @@ static inline size_t unread(const struct client *c)
     return (size_t)n;
 }
 
-static struct exchange *held; /* the exchange of HEAD, which waits for the test */
-static char big[1 << 20];     /* the answer to POST / with 3 bytes */
+static struct exchange *held; /* the newest exchange of HEAD, which waits for the test */
+static struct exchange *all_held[64];
+static unsigned int n_held;
+static char big[1 << 20]; /* the answer to POST / with 3 bytes */
 
 static inline void on_request(struct exchange *x)
 {
@@ -74,6 +76,8 @@ static inline void on_request(struct exchange *x)
     n_requests++;
     if (x->method == METHOD_HEAD) {
         held = x;
+        if (n_held < ARRAY_SIZE(all_held))
+            all_held[n_held++] = x;
         return;
     }
     if (x->body_size == 3) {
@@ -156,6 +160,7 @@ static inline int start(void **state)
     memset(&worker, 0, sizeof(worker));
     on_each_request = NULL;
     n_requests = 0;
+    n_held = 0;
     memset(&listener, 0, sizeof(listener));
     memory = budget_new(1 << 30);
     assert_null(worker_init(&worker, memory));

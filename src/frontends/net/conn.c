@@ -403,14 +403,14 @@ void conn_go_on(struct conn *c)
 {
     struct worker *w = c->worker;
     size_t left = MIN(w->budget.portion_bytes, w->left_bytes);
-    enum read_result result;
-    c->session.protocol->resume(&c->session);
-    do {
+    enum read_result result = READ_MORE;
+    c->session.protocol->resume(&c->session); /* pauses again if no more requests may begin */
+    while (result == READ_MORE && left > 0 && !c->session.paused && !c->session.large_output) {
         size_t n = 0;
         result = read_once(c, left, &n);
         left -= MIN(n, left);
         w->left_bytes -= MIN(n, w->left_bytes);
-    } while (result == READ_MORE && left > 0 && !c->session.paused && !c->session.large_output);
+    }
     if (result == READ_ENDED)
         return;
     if (result == READ_MORE)

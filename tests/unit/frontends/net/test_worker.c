@@ -298,6 +298,29 @@ static void requests_sent_before_the_end_are_handled(void **state)
     leave(&other);
 }
 
+/*
+ * Requests that are received begin in the next iterations, although no reply leaves, so that a
+ * model which answers late gets all of them.
+ */
+static void a_pipeline_begins_before_its_first_reply(void **state)
+{
+    enum { N = 7 * ITERATION_REQUESTS };
+    (void)state;
+    come(&asker);
+    for (int i = 0; i < N; i++)
+        say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 20; i++)
+        iteration();
+    assert_int_equal(n_requests, N);
+    assert_int_equal(n_held, N);
+    for (unsigned int i = 0; i < n_held; i++)
+        exchange_reply_text(all_held[i], 200, NULL, "", 0);
+    iteration();
+    iteration();
+    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), N);
+    leave(&asker);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_requests, start_uploads, stop),
         cmocka_unit_test_setup_teardown(requests_sent_before_the_end_are_handled, start_uploads,
                                         stop),
+        cmocka_unit_test_setup_teardown(a_pipeline_begins_before_its_first_reply, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
