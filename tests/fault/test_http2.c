@@ -75,6 +75,58 @@ static struct status *serve(void *arg)
     return good ? NULL : status_no_memory();
 }
 
+static void pass_seconds(struct h2_client *c, unsigned int seconds)
+{
+    while (seconds-- > 0 && !http2_protocol.is_over(c->d->session)) {
+        c->d->now_ns += NS_PER_S;
+        http2_protocol.check_time(c->d->session, c->d->now_ns);
+        h2c_pump(c);
+    }
+}
+
+/* Messages that stop halfway: one is given up for memory, one for its time; PINGs; an old age. */
+static struct status *keep_times(void *arg)
+{
+    struct h2_driver *d = malloc(sizeof(*d));
+    struct h2_client *c = malloc(sizeof(*c));
+    static const nghttp2_nv none[1];
+    (void)arg;
+    h2_init(d);
+    pool_free(d->pool);
+    d->pool = pool_new("test", 0, 0);
+    d->settings.times.keepalive_ns = 2 * NS_PER_S;
+    d->settings.times.max_pings_without_data = 0;
+    d->settings.times.max_age_ns = 80 * NS_PER_S;
+    d->settings.times.age_grace_ns = 5 * NS_PER_S;
+    h2_begin(d);
+    h2c_init(c, d, 0);
+    const struct h2c_stream *heavy = h2c_request(c, "/part", body, LARGE_BYTES, 50000, none, 0);
+    const struct h2c_stream *light = h2c_request(c, "/part", body, LARGE_BYTES, 2, none, 0);
+    (void)h2c_post(c, "/later", body, 10);
+    h2c_pump(c);
+    pass_seconds(c, 4);
+    http2_protocol.refuse(d->session, REFUSAL_MEMORY);
+    pass_seconds(c, 100);
+
+    bool over = http2_protocol.is_over(d->session);
+    bool good = heavy->close_code == HTTP2_ENHANCE_YOUR_CALM && light->close_code == HTTP2_CANCEL &&
+                c->n_pings > 10 && c->n_goaways == 3 &&
+                strcmp(c->goaway_text, "max_age_grace") == 0;
+    assert_true(over);
+    assert_int_equal(d->kept_bytes, 0);
+    h2c_done(c);
+    assert_true(h2_done(d));
+    free(c);
+    free(d);
+    return good ? NULL : status_no_memory();
+}
+
+static void times_are_kept(void **state)
+{
+    (void)state;
+    assert_true(fault_each_allocation(keep_times, NULL) >= 20);
+}
+
 static void at_once(void **state)
 {
     (void)state;
@@ -110,6 +162,7 @@ int main(void)
         cmocka_unit_test(at_once),
         cmocka_unit_test(in_portions),
         cmocka_unit_test(answered_later),
+        cmocka_unit_test(times_are_kept),
     };
     return cmocka_run_group_tests(tests, fill_body, NULL);
 }

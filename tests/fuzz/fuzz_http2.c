@@ -3,7 +3,7 @@
  * An HTTP/2 session with frames split anywhere. The first byte says how short writes are, how much
  * memory long messages may have, and whether the client's preface is given; then come portions,
  * each behind a byte that says how long it is (low five bits, 31: all the rest) and what happens
- * after it (high three): a flush, an answer, time.
+ * after it (high three): a flush, an answer, time; all three are a lack of memory, too.
  */
 #include <stdint.h>
 
@@ -18,10 +18,12 @@ static void act(struct h2_driver *d, unsigned int op)
         h2_flush(d);
     if (op & 64 && d->n_waiting > 0)
         h2_answer(d, op % d->n_waiting);
-    if (op & 128) {
-        d->now_ns += 20 * NS_PER_S;
+    for (int i = 0; op & 128 && i < 20; i++) {
+        d->now_ns += NS_PER_S;
         http2_protocol.check_time(d->session, d->now_ns);
     }
+    if ((op & 224) == 224)
+        http2_protocol.refuse(d->session, REFUSAL_MEMORY);
     if (d->session->paused) {
         d->requests_left = 2;
         http2_protocol.resume(d->session);

@@ -8,10 +8,10 @@
  *      /hold    the same, but the body is not taken: the window becomes smaller
  *      /sized   the first four bytes say how long the body is; it is expected, from 64 KiB on after
  *               a turn for h2_driver.memory_left; the answer is its hash
- *      /big     the answer has h2_driver.big_bytes of zeros
- *      /early   the answer comes with the head of the request
- *      /short   the answer is a head alone
- *      /reset   the stream is reset at once
+ *      /part    the first four bytes say how long a message is; more may follow, and all of them
+ * are the answer /stream  what has come by then is the answer to the first bytes; the stream stays
+ * open /big     the answer has h2_driver.big_bytes of zeros /early   the answer comes with the head
+ * of the request /short   the answer is a head alone /reset   the stream is reset at once
  *
  * Shared by unit tests, fault tests and the fuzz target.
  */
@@ -40,6 +40,7 @@ struct h2_driver {
     char *big; /* zeros */
     size_t big_bytes;
     size_t memory_left;                           /* for /sized */
+    size_t kept_bytes;                            /* of bodies */
     struct http2_stream *waiting[H2_MAX_WAITING]; /* of /later */
     unsigned int n_waiting;
     bool keeps; /* streams stay referenced until h2_let_go() */
@@ -61,7 +62,8 @@ struct h2_driver {
 struct h2_part {
     struct h2_driver *d;
     char path[32];
-    char *body; /* from malloc, so that sanitizers find a read beyond it */
+    char *first; /* of /stream */
+    char *body;  /* from malloc, so that sanitizers find a read beyond it */
     size_t n_body, capacity;
     size_t n_held;    /* of it not taken */
     uint32_t n_sized; /* 0: not known */
@@ -77,6 +79,12 @@ static inline uint32_t h2_hash(const char *bytes, size_t n_bytes)
     for (size_t i = 0; i < n_bytes; i++)
         hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
     return hash;
+}
+
+static inline uint32_t h2_number(const char *at)
+{
+    const unsigned char *b = (const unsigned char *)at;
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
 static inline struct h2_driver *h2_of(struct http2_stream *s)
@@ -186,6 +194,15 @@ static inline void h2_keep(struct h2_part *part, const char *bytes, size_t n_byt
     }
     memcpy(part->body + part->n_body, bytes, n_bytes);
     part->n_body += n_bytes;
+    part->d->kept_bytes += n_bytes;
+}
+
+static inline void h2_drop_body(struct h2_part *part)
+{
+    part->d->kept_bytes -= part->n_body;
+    free(part->body);
+    part->body = NULL;
+    part->n_body = 0;
 }
 
 static inline void h2_grant(struct http2_stream *s)
@@ -225,6 +242,13 @@ static inline void h2_on_sized(struct http2_stream *s, struct h2_part *part)
     }
 }
 
+/* A message that the client has to complete. */
+static inline void h2_on_part(struct http2_stream *s, struct h2_part *part)
+{
+    http2_stream_set_incomplete(s, part->n_body < 4 || part->n_body < h2_number(part->body));
+    http2_stream_weigh(s, part->n_body < 4 ? 0 : part->n_body);
+}
+
 static inline void h2_on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
 {
     struct h2_part *part = http2_stream_part(s);
@@ -235,8 +259,18 @@ static inline void h2_on_data(struct http2_stream *s, const char *bytes, size_t 
     if (strcmp(part->path, "/sized") == 0) {
         part->n_held += part->granted ? 0 : n_bytes;
         h2_on_sized(s, part);
+    } else if (strcmp(part->path, "/stream") == 0) {
+        http2_stream_take(s, n_bytes);
+        if (part->n_body == n_bytes) { /* the first bytes; a copy, since the body grows */
+            part->first = malloc(n_bytes);
+            memcpy(part->first, bytes, n_bytes);
+            h2_respond(s);
+            h2_send(s, 0, part->first, n_bytes);
+        }
     } else if (strcmp(part->path, "/hold") != 0) {
         http2_stream_take(s, n_bytes);
+        if (strcmp(part->path, "/part") == 0)
+            h2_on_part(s, part);
     }
 }
 
@@ -248,6 +282,10 @@ static inline void h2_on_half_close(struct http2_stream *s)
     d->requests_left -= d->requests_left > 0;
     if (!http2_stream_is_open(s))
         return;
+    if (strcmp(part->path, "/stream") == 0) {
+        h2_end(s);
+        return;
+    }
     if (strcmp(part->path, "/later") == 0 && d->n_waiting < H2_MAX_WAITING) {
         http2_stream_ref(s);
         d->waiting[d->n_waiting++] = s;
@@ -272,6 +310,8 @@ static inline void h2_on_cancel(struct http2_stream *s, enum http2_error why)
     if (part->cancelled || part->ended)
         abort();
     part->cancelled = true;
+    if (strcmp(part->path, "/part") == 0)
+        h2_drop_body(part);
     d->cancel_code = why;
     d->n_cancelled++;
 }
@@ -290,9 +330,8 @@ static inline void h2_on_end(struct http2_stream *s)
     if (part->n_sized > H2_TURN_BYTES && part->granted)
         part->d->memory_left += part->n_sized;
     part->ended = true;
-    free(part->body);
-    part->body = NULL;
-    part->n_body = 0;
+    free(part->first);
+    h2_drop_body(part);
 }
 
 static const struct http2_handler h2_handler = {
@@ -397,12 +436,6 @@ struct h2_goaway {
     uint32_t code;
     char text[128];
 };
-
-static inline uint32_t h2_number(const char *at)
-{
-    const unsigned char *b = (const unsigned char *)at;
-    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
 
 /* h2_scan - counts the frames of a type in the sent bytes, which begin with a frame. */
 static inline unsigned int h2_scan(const struct h2_driver *d, char type, struct h2_goaway *goaway)

@@ -30,10 +30,26 @@ void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool
     in->first_bytes = MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
 }
 
+/* Tells the stream what the client has begun and must complete. Most messages come at once. */
+static void tell_stream(struct incoming *in)
+{
+    bool is_incomplete = incoming_is_within(in);
+    size_t n_bytes = in->block ? in->room : 0;
+    if (UNLIKELY(is_incomplete != in->told_incomplete)) {
+        in->told_incomplete = is_incomplete;
+        http2_stream_set_incomplete(in->stream, is_incomplete);
+    }
+    if (UNLIKELY(n_bytes != in->told_bytes)) {
+        in->told_bytes = n_bytes;
+        http2_stream_weigh(in->stream, n_bytes);
+    }
+}
+
 void incoming_done(struct incoming *in)
 {
     pool_release(TAKE(in->block));
     in->n_prefix = 0;
+    tell_stream(in);
 }
 
 /* ---- Memory --------------------------------------------------------------------------------- */
@@ -110,6 +126,7 @@ bool incoming_on_turn(struct incoming *in)
     in->n_held = 0;
     in->n_expected = in->n_bytes - in->n_come;
     http2_stream_expect(in->stream, in->n_expected);
+    tell_stream(in);
     return true;
 }
 
@@ -211,6 +228,7 @@ struct status *incoming_add(struct incoming *in, const char *bytes, size_t n_byt
             ask_for_turn(in);
         }
     }
+    tell_stream(in);
     *ret_used = (size_t)(at - bytes);
     return st;
 }

@@ -49,6 +49,8 @@ struct incoming {
     size_t n_expected;      /* bytes that the turn has granted and that have not come */
     bool has_turn;          /* it has had its turn */
     bool waits;             /* for its turn */
+    bool told_incomplete;   /* the stream knows that the message must go on, … */
+    size_t told_bytes;      /* … and has this weight for it */
 };
 
 /* A message that is complete. */

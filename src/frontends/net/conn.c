@@ -247,7 +247,6 @@ static void on_flush(struct loop_work *work)
             c->waiting = true;
         c->written_ns = loop_now_ns(&c->worker->loop);
         c->n_sent += (size_t)sent;
-        c->moved_bytes += (size_t)sent;
         out_queue_sent(&s->out, (size_t)sent);
         s->protocol->queue_output(s); /* releasing pieces may have made room for more */
     }
@@ -330,7 +329,6 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
         if (c->lingering) {
             c->session.discards = true;
         } else {
-            c->moved_bytes += (size_t)n;
             s->protocol->received(s, (size_t)n);
             c->n_received += (size_t)n;
             c->read_ns = loop_now_ns(&c->worker->loop);
@@ -592,34 +590,48 @@ static bool awaits_client(const struct conn *c)
     return input.kind == INPUT_BODY && list_empty(&c->ready) && !input.awaits_us;
 }
 
+/*
+ * The bytes since the last check, in the direction in which the client is to act: a client that
+ * does not read its replies may well go on sending.
+ */
+static uint64_t count_moved(const struct conn *c)
+{
+    return c->waiting ? c->n_sent - c->checked_sent : c->n_received - c->checked_received;
+}
+
 /* Notes once per sweep whether the client is slow. */
 static void note_pace(struct conn *c, uint64_t now_ns)
 {
     uint64_t least_bytes = SLOW_BYTES_PER_S * c->worker->sweep_ns / NS_PER_S;
-    if (!awaits_client(c) || c->worker->swept_late || c->moved_bytes >= least_bytes)
+    c->recent_bytes = count_moved(c);
+    if (!awaits_client(c) || c->worker->swept_late || c->recent_bytes >= least_bytes)
         c->slow_ns = 0;
     else if (c->slow_ns == 0)
         c->slow_ns = now_ns;
-    c->moved_before_bytes = c->moved_bytes;
-    c->moved_bytes = 0;
+    c->checked_received = c->n_received;
+    c->checked_sent = c->n_sent;
 }
 
 uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
 {
-    size_t weight_bytes = c->session.protocol->weigh(&c->session);
+    const struct protocol *p = c->session.protocol;
+    size_t weight_bytes = p->weigh(&c->session);
     *ret_stalled = false;
+    if (p->get_burden && !c->waiting && !c->lingering && list_empty(&c->ready))
+        return p->get_burden(&c->session, ret_stalled);
     if (c->lingering || !awaits_client(c) || weight_bytes < LIGHT_BYTES)
         return 0;
     uint64_t slow_ns = c->slow_ns > 0 && now_ns > c->slow_ns ? now_ns - c->slow_ns : 0;
     *ret_stalled = slow_ns >= STALL_NS;
-    uint64_t moved_kib = (c->moved_bytes + c->moved_before_bytes) / 1024;
+    uint64_t moved_kib = (count_moved(c) + c->recent_bytes) / 1024;
     return weight_bytes / (1 + moved_kib) * (1 + slow_ns / NS_PER_S);
 }
 
 void conn_evict(struct conn *c)
 {
     budget_evicted(c->worker->memory);
-    if (c->waiting || get_input(c).kind != INPUT_BODY)
+    bool may_refuse = c->session.protocol->get_burden || get_input(c).kind == INPUT_BODY;
+    if (c->waiting || !may_refuse)
         conn_close(c); /* part of a reply is sent, so an error reply is impossible */
     else
         refuse_conn(c, REFUSAL_MEMORY);

@@ -51,7 +51,8 @@ struct conn {
     uint64_t head_ns;             /* when an incomplete head was first seen; 0: there is none */
     uint64_t head_number;         /* the number of the request at that time */
     /* The progress of the client; see conn_burden(). */
-    uint64_t moved_bytes, moved_before_bytes; /* since the last check, and between the two before */
+    uint64_t checked_received, checked_sent; /* n_received and n_sent at the last check */
+    uint64_t recent_bytes;  /* that moved in the awaited direction between the two last checks */
     uint64_t slow_ns;       /* since when the client has been slow; 0: it is not */
     struct session session; /* the first member of the protocol's struct, which ends the block */
 };
@@ -92,13 +93,16 @@ bool conn_is_idle(const struct conn *c);
 /*
  * conn_burden - a weight of what the connection keeps for a client that stopped sending or reading.
  * It grows with the bytes kept, with less progress, and with time. 0 when almost nothing depends on
- * the client.
+ * the client. A session of many requests knows its own (protocol.get_burden).
  *
  * @ret_stalled  whether the client has been below 1 KiB/s for five seconds
  */
 uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled);
 
-/* conn_evict - gives the connection up to free memory: refuses its request, or closes it. */
+/*
+ * conn_evict - gives the connection up to free memory: refuses its request, or closes it. A session
+ * of many requests gives up some of them.
+ */
 void conn_evict(struct conn *c);
 
 /* conn_drain - closes the connection as soon as no request is in progress on it. */

@@ -266,9 +266,10 @@ static void begin_http2(struct session *session, struct net_env *net)
     int error = nghttp2_session_server_new3(&h->ng, env->shared->callbacks, h, env->shared->options,
                                             &h->memory.functions);
     /* Nothing is sent before the client's first bytes have come, so that one write carries our
-     * SETTINGS and the first answers. A session that got no memory is over; its connection sees
-     * that at the next sweep. */
+     * SETTINGS and the first answers. A session that got no memory is over. */
     h->failed = error != 0 || !submit_settings(h) || !http2_begin_windows(h);
+    if (h->failed)
+        session->on_output(session); /* so that the connection sees it */
 }
 
 static void abort_http2(struct session *session)
@@ -457,7 +458,10 @@ static bool is_http2_idle(const struct session *session)
     return h->n_open == 0 && !session->out.first && !h->held && !h->walk.in_head;
 }
 
-/* Never reports INPUT_BODY: the session itself checks the times of its streams' bodies. */
+/*
+ * Never reports INPUT_BODY: the session itself checks and weighs its streams' messages
+ * (http2_pace.c).
+ */
 static void tell_input(const struct session *session, struct session_input *ret_input)
 {
     const struct http2 *h = get_const(session);
@@ -490,7 +494,8 @@ static void refuse_http2(struct session *session, enum session_refusal why)
         http2_fail(h, HTTP2_NO_ERROR, "the server is stopping");
         break;
     case REFUSAL_MEMORY:
-        http2_fail(h, HTTP2_ENHANCE_YOUR_CALM, "out of memory for requests: try again later");
+        if (!h->failed)
+            http2_relieve(h);
         break;
     }
     finish_call(h);
@@ -529,6 +534,7 @@ const struct protocol http2_protocol = {
     .is_idle = is_http2_idle,
     .get_input = tell_input,
     .weigh = weigh_http2,
+    .get_burden = http2_get_burden,
     .refuse = refuse_http2,
     .drain = drain_http2,
     .check_time = check_http2_time,

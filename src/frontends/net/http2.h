@@ -102,14 +102,15 @@ struct http2_limits {
 /* Times in nanoseconds; 0: no limit, or never. */
 struct http2_times {
     uint64_t settings_ns; /* from our SETTINGS to the client's acknowledgement */
-    uint64_t stall_ns;    /* without a byte of a message in progress, or a window for an answer */
+    uint64_t stall_ns;    /* without a byte of a message in progress, or of an answer for want of a
+                             window */
     uint64_t min_rate;    /* bytes per second of such a message or answer … */
     uint64_t rate_ns;     /* … as an average over this time */
     uint64_t turn_ns;     /* see http2_stream_await_turn() */
 
     /*
-     * PINGs of ours: one follows keepalive_ns without a byte from the client. When no byte comes
-     * within keepalive_timeout_ns the connection is closed.
+     * PINGs of ours: one follows keepalive_ns without a byte from the client, while there is a
+     * stream. When no byte comes within keepalive_timeout_ns the connection is closed.
      */
     uint64_t keepalive_ns, keepalive_timeout_ns;
     bool keepalive_without_streams;
@@ -120,7 +121,8 @@ struct http2_times {
      * sent data or headers in between.
      */
     uint64_t min_ping_interval_ns;
-    uint64_t min_idle_ping_interval_ns; /* the same for a connection without a stream */
+    uint64_t min_idle_ping_interval_ns; /* the same for a connection without a stream, unless
+                                           keepalive_without_streams */
     unsigned int max_ping_strikes;      /* a further strike ends in GOAWAY; 0: no limit */
 
     uint64_t max_age_ns;   /* ± 10 %; from this age on no stream begins, … */
@@ -266,6 +268,12 @@ bool http2_stream_is_open(const struct http2_stream *s);
 void http2_stream_sends_one(struct http2_stream *s);
 
 /*
+ * http2_stream_set_incomplete - declares that a message has begun whose rest the client is to send,
+ * or that it is complete. A client that does not go on with it for stall_ns has its stream reset.
+ */
+void http2_stream_set_incomplete(struct http2_stream *s, bool is_incomplete);
+
+/*
  * http2_stream_expect - allows n_bytes more to come, which the client has announced and for which
  * the handler has memory. They count as taken when they come.
  */
@@ -336,8 +344,8 @@ size_t http2_connection_unsent(const struct http2_stream *s);
 void http2_stream_await_room(struct http2_stream *s);
 
 /*
- * http2_stream_weigh - sets the bytes that the stream keeps of a request; they count in
- * protocol.weigh.
+ * http2_stream_weigh - sets the bytes that the stream keeps of an incomplete message. The stream
+ * may be reset for them when memory is short.
  */
 void http2_stream_weigh(struct http2_stream *s, size_t n_bytes);
 

@@ -8,7 +8,8 @@
  *      http2_send.c     sending: answers into frames, frames into the out-queue
  *      http2_window.c   windows: how many bytes may come
  *      http2_waste.c    limits of frames that carry nothing
- *      http2_time.c     times: stalls, PINGs, age, the orderly end
+ *      http2_pace.c     streams whose client does not go on
+ *      http2_time.c     times: PINGs, age, the orderly end
  *      http2_memory.c   memory for nghttp2
  *
  * nghttp2 calls back in the middle of its work. Callbacks therefore only note what happened, in the
@@ -97,6 +98,15 @@ enum {
     NOTE_ROOM = 16,
 };
 
+/* The progress of a stream in one direction: http2_pace.c. */
+struct http2_pace {
+    uint64_t n_bytes;      /* moved since the last check */
+    uint64_t recent_bytes; /* … between the two last checks */
+    uint64_t last_ns;      /* the last progress; 0: the stream does not wait for the client */
+    uint64_t rate_ns, rate_bytes; /* since when the rate is measured, and the bytes since then */
+    uint64_t slow_ns;             /* since when the client has been slow; 0: it is not */
+};
+
 struct http2_stream {
     struct http2 *http2; /* the connection; NULL when it is gone */
     struct http2_env *env;
@@ -105,16 +115,17 @@ struct http2_stream {
     unsigned int refs;
     int32_t id;
     uint8_t notes;
-    bool begun;      /* on_begin() was called: on_end() follows */
-    bool input_over; /* the client has ended its side */
-    bool answered;   /* http2_stream_respond() was called */
-    bool ended;      /* … http2_stream_end() */
-    bool end_sent;   /* the last frame of the answer is made */
-    bool reset;      /* … http2_stream_reset() */
-    bool closed;     /* nothing can be sent or come; set when NOTE_CLOSED is delivered */
-    bool over;       /* on_end() was called */
-    bool deferred;   /* nghttp2 waits until there is something to send */
-    bool sends_one;  /* http2_stream_sends_one() */
+    bool begun;         /* on_begin() was called: on_end() follows */
+    bool input_over;    /* the client has ended its side */
+    bool answered;      /* http2_stream_respond() was called */
+    bool ended;         /* … http2_stream_end() */
+    bool end_sent;      /* the last frame of the answer is made */
+    bool reset;         /* … http2_stream_reset() */
+    bool closed;        /* nothing can be sent or come; set when NOTE_CLOSED is delivered */
+    bool over;          /* on_end() was called */
+    bool deferred;      /* nghttp2 waits until there is something to send */
+    bool sends_one;     /* http2_stream_sends_one() */
+    bool is_incomplete; /* http2_stream_set_incomplete() */
     uint32_t close_code;
     struct head_builder head;
 
@@ -135,14 +146,8 @@ struct http2_stream {
     size_t n_trailers;
     struct list room; /* in http2->awaits_room */
 
-    size_t weight_bytes;
-
-    /* Progress: http2_time.c. */
-    uint64_t moved_bytes; /* received, or made into frames */
-    uint64_t pace_ns;     /* since when the client holds the stream up; 0: it does not */
-    uint64_t pace_bytes;  /* moved_bytes then */
-    uint64_t last_bytes;  /* … at last_ns, the time of the last change */
-    uint64_t last_ns;
+    size_t weight_bytes; /* http2_stream_weigh() */
+    struct http2_pace in, answer;
 };
 
 /* ---- Sessions ------------------------------------------------------------------------------ */
@@ -215,6 +220,10 @@ struct http2 {
     bool broke_off;       /* for want of memory, perhaps in the middle of a frame */
 
     size_t weight_bytes; /* of the streams */
+
+    /* Streams that wait for the client, as the last check found them. */
+    uint64_t checked_ns, burden;
+    bool has_stalled;
 
     /* Time. */
     struct http2_meter meter;
@@ -312,6 +321,15 @@ bool http2_count_waste(struct http2 *h, enum http2_waste waste);
  * was sent.
  */
 void http2_pay_for_waste(struct http2 *h);
+
+/* ---- Streams that wait for the client: http2_pace.c ---- */
+
+/* http2_check_streams - resets streams on which the client does not go on, and weighs all others.
+ */
+void http2_check_streams(struct http2 *h, uint64_t now_ns);
+/* http2_relieve - resets the streams that have stalled; without one, the heaviest that waits. */
+void http2_relieve(struct http2 *h);
+uint64_t http2_get_burden(const struct session *session, bool *ret_stalled);
 
 /* ---- Time: http2_time.c ---- */
 

@@ -257,7 +257,7 @@ static ssize_t measure_content(nghttp2_session *ng, int32_t id, uint8_t *buffer,
         if (nghttp2_is_fatal(error))
             return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    s->moved_bytes += n;
+    s->answer.n_bytes += n;
     return (ssize_t)n;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times. The connection calls http2_check_time() about once a second. That
+ * Times. The connection calls http2_check_time() about once a second, and at http2_get_next_ns().
+ * That
  *
- *  - resets streams that the client holds up: it does not send the rest of a message, or gives no
- *    window for an answer (a socket takes bytes even then);
+ *  - resets streams that the client holds up (http2_pace.c);
  *  - sends PINGs, to find out whether the client is there;
  *  - ends connections that have reached their age.
  *
@@ -34,69 +34,9 @@ static uint64_t spread_age(struct http2_shared *shared, uint64_t age_ns)
 
 void http2_begin_times(struct http2 *h)
 {
-    h->began_ns = h->read_ns = http2_now_ns(h);
+    h->began_ns = h->read_ns = h->checked_ns = http2_now_ns(h);
     if (h->env->times->max_age_ns > 0)
         h->max_age_ns = spread_age(h->env->shared, h->env->times->max_age_ns);
-}
-
-/* ---- Streams -------------------------------------------------------------------------------- */
-
-/*
- * Whether the client holds the stream up. The connection itself watches bytes that the socket has
- * not taken.
- */
-static bool is_held_up_by_client(const struct http2_stream *s)
-{
-    if (s->expected_bytes > 0)
-        return true;
-    if (s->sends_one && !s->input_over && s->untaken_bytes == 0 && list_empty(&s->turn))
-        return true;
-    return s->out.n_bytes > 0 && !s->http2->session.out.first;
-}
-
-static bool is_stalled(struct http2_stream *s, uint64_t now_ns)
-{
-    const struct http2_times *t = s->env->times;
-    if (!is_held_up_by_client(s)) {
-        s->pace_ns = 0;
-        return false;
-    }
-    if (s->pace_ns == 0) {
-        s->pace_ns = s->last_ns = now_ns;
-        s->pace_bytes = s->last_bytes = s->moved_bytes;
-        return false;
-    }
-    if (s->last_bytes != s->moved_bytes) {
-        s->last_bytes = s->moved_bytes;
-        s->last_ns = now_ns;
-    }
-    if (is_time_over(s->last_ns, t->stall_ns, now_ns))
-        return true;
-    if (t->min_rate == 0 || !is_time_over(s->pace_ns, t->rate_ns, now_ns))
-        return false;
-    uint64_t ms = (now_ns - s->pace_ns) / NS_PER_MS, n_bytes = s->moved_bytes - s->pace_bytes;
-    s->pace_ns = now_ns;
-    s->pace_bytes = s->moved_bytes;
-    return n_bytes * 1000 < t->min_rate * ms;
-}
-
-/*
- * Resets the stream. on_cancel() follows when the frame is made, as if the client had reset the
- * stream.
- */
-static void give_stream_up(struct http2_stream *s)
-{
-    http2_check_submit(s->http2, nghttp2_submit_rst_stream(s->http2->ng, NGHTTP2_FLAG_NONE, s->id,
-                                                           NGHTTP2_CANCEL));
-}
-
-static void check_streams(struct http2 *h, uint64_t now_ns)
-{
-    LIST_FOR_EACH (link, &h->streams) {
-        struct http2_stream *s = LIST_ENTRY(link, struct http2_stream, link);
-        if (!s->closed && !s->reset && is_stalled(s, now_ns))
-            give_stream_up(s);
-    }
 }
 
 /* ---- PINGs of ours -------------------------------------------------------------------------- */
@@ -134,7 +74,8 @@ bool http2_ping_came(struct http2 *h)
 {
     const struct http2_times *t = h->env->times;
     uint64_t now_ns = http2_now_ns(h), last_ns = h->pinged_ns;
-    uint64_t interval_ns = h->n_open > 0 ? t->min_ping_interval_ns : t->min_idle_ping_interval_ns;
+    bool is_idle = h->n_open == 0 && !t->keepalive_without_streams;
+    uint64_t interval_ns = is_idle ? t->min_idle_ping_interval_ns : t->min_ping_interval_ns;
     h->pinged_ns = now_ns;
     if (last_ns == 0 || now_ns - last_ns >= interval_ns || t->max_ping_strikes == 0)
         return true;
@@ -197,15 +138,18 @@ void http2_check_time(struct http2 *h, uint64_t now_ns)
         http2_fail(h, HTTP2_SETTINGS_TIMEOUT, "SETTINGS were not acknowledged");
         return;
     }
-    check_streams(h, now_ns);
+    http2_check_streams(h, now_ns);
     check_keepalive(h, now_ns);
     if (!h->failed)
         check_age(h, now_ns);
 }
 
-static uint64_t add_times(uint64_t since_ns, uint64_t limit_ns)
+/* The time at which the limit is over; UINT64_MAX: never. */
+static uint64_t find_end(uint64_t since_ns, uint64_t limit_ns)
 {
-    return limit_ns > UINT64_MAX - since_ns ? UINT64_MAX : since_ns + limit_ns;
+    if (limit_ns == 0 || limit_ns > UINT64_MAX - since_ns)
+        return UINT64_MAX;
+    return since_ns + limit_ns;
 }
 
 uint64_t http2_get_next_ns(const struct session *session)
@@ -216,14 +160,14 @@ uint64_t http2_get_next_ns(const struct session *session)
     if (h->failed)
         return next_ns;
     if (h->ping_ns > 0)
-        next_ns = add_times(h->ping_ns, t->keepalive_timeout_ns);
+        next_ns = find_end(h->ping_ns, t->keepalive_timeout_ns);
     else if (needs_keepalive(h))
-        next_ns = add_times(h->read_ns, t->keepalive_ns);
-    if (h->drain == DRAIN_NONE && h->max_age_ns > 0)
-        next_ns = MIN(next_ns, add_times(h->began_ns, h->max_age_ns));
+        next_ns = find_end(h->read_ns, t->keepalive_ns);
+    if (h->drain == DRAIN_NONE)
+        next_ns = MIN(next_ns, find_end(h->began_ns, h->max_age_ns));
     if (h->drain == DRAIN_NOTICED)
-        next_ns = MIN(next_ns, add_times(h->drain_ns, t->notice_ns));
+        next_ns = MIN(next_ns, find_end(h->drain_ns, t->notice_ns));
     if (h->aged && t->age_grace_ns > 0)
-        next_ns = MIN(next_ns, add_times(h->began_ns, h->max_age_ns + t->age_grace_ns));
+        next_ns = MIN(next_ns, find_end(h->began_ns, h->max_age_ns + t->age_grace_ns));
     return next_ns;
 }

@@ -71,12 +71,13 @@ static void note_ended(struct frame_walk *w, uint32_t id)
     w->ended_ids[w->next_ended++ % ENDED_IDS] = id;
 }
 
+/* Number 0 is the connection's, and stands for an unused place in ended_ids. */
 static bool is_ended(const struct frame_walk *w, uint32_t id)
 {
     bool is = false;
     for (unsigned int i = 0; i < ENDED_IDS; i++)
         is |= w->ended_ids[i] == id;
-    return is;
+    return is && id != 0;
 }
 
 /* Counts a DATA frame. DATA of a stream that the client has ended is answered with RST_STREAM. */

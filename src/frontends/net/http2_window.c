@@ -42,7 +42,7 @@ void http2_data_came(struct http2_stream *s, size_t n_bytes)
     s->http2->expected_bytes -= expected;
     s->untaken_bytes += n_bytes - expected;
     s->http2->untaken_bytes += n_bytes - expected;
-    s->moved_bytes += n_bytes;
+    s->in.n_bytes += n_bytes;
 }
 
 /* The number of bytes that the client is to be allowed to send. */
@@ -109,6 +109,11 @@ void http2_forget_window(struct http2_stream *s)
 void http2_stream_sends_one(struct http2_stream *s)
 {
     s->sends_one = true;
+}
+
+void http2_stream_set_incomplete(struct http2_stream *s, bool is_incomplete)
+{
+    s->is_incomplete = is_incomplete;
 }
 
 void http2_stream_expect(struct http2_stream *s, uint64_t n_bytes)

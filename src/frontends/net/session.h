@@ -83,7 +83,7 @@ enum session_refusal {
     REFUSAL_HEAD_TIME, /* a head has taken too long, … */
     REFUSAL_BODY_TIME, /* … a body */
     REFUSAL_STOPPING,  /* the server stops, and the client does not finish what it has begun */
-    REFUSAL_MEMORY,    /* the budget is short */
+    REFUSAL_MEMORY,    /* the budget is short: see protocol.get_burden */
 };
 
 /* The input that a client has begun and must complete. */
@@ -144,10 +144,20 @@ struct protocol {
     void (*get_input)(const struct session *s, struct session_input *ret_input);
     /* The bytes that the session keeps of requests and replies, complete or not. */
     size_t (*weigh)(const struct session *s);
+    /*
+     * For a session of many requests, which are slow one by one: the burden (conn_burden()) of
+     * those that wait for the client, and whether some have stalled. refuse(REFUSAL_MEMORY) then
+     * gives up the stalled ones, or the greatest burden, and the session goes on. Optional:
+     * otherwise the connection judges the session as a whole.
+     */
+    uint64_t (*get_burden)(const struct session *s, bool *ret_stalled);
 
     /* ---- Ends ---- */
 
-    /* Takes no more input, answers with an error if possible, and is over soon. */
+    /*
+     * Takes no more input, answers with an error if possible, and is over soon. With get_burden,
+     * REFUSAL_MEMORY ends some requests only.
+     */
     void (*refuse)(struct session *s, enum session_refusal why);
     /* The service begins to stop (net_env.draining), or goes_on has changed. Optional. */
     void (*drain)(struct session *s);

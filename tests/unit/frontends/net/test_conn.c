@@ -238,6 +238,24 @@ static void a_client_that_stalls_is_a_burden(void **state)
     assert_true(burden < before && !stalled);
 }
 
+/* The next requests of a client do not hide that it does not read its replies. */
+static void a_client_that_sends_and_does_not_read_is_a_burden(void **state)
+{
+    (void)state;
+    struct conn *c = of_asker();
+    bool stalled = false;
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 196608\r\n\r\n");
+    iteration();
+    for (int i = 0; i < 10; i++) {
+        assert_false(stalled && i < 5);
+        say_bytes(&asker, 8192);
+        pass_a_second();
+        assert_true(conn_burden(c, now.time_ns, &stalled) > 0);
+    }
+    assert_true(c->waiting && stalled);
+}
+
 static void a_client_that_waits_or_has_little_is_no_burden(void **state)
 {
     (void)state;
@@ -379,6 +397,7 @@ int main(void)
         SLOW(a_client_without_a_request_is_idle),
         SLOW(an_idle_client_is_closed_after_its_time),
         SLOW(a_client_that_stalls_is_a_burden),
+        SLOW(a_client_that_sends_and_does_not_read_is_a_burden),
         SLOW(a_client_that_waits_or_has_little_is_no_burden),
         SLOW(an_evicted_client_gets_503_if_possible),
         SLOW(a_stop_waits_for_clients_that_go_on),

@@ -386,6 +386,7 @@ static void broken_frames_end_the_connection(void **state)
         {"\0\0\4\x8\0\0\0\0\0\x7f\xff\xff\xff", 13, HTTP2_FLOW_CONTROL_ERROR}, /* too large */
         {"\0\0\3\4\0\0\0\0\0abc", 12, HTTP2_FRAME_SIZE_ERROR},                 /* SETTINGS */
         {"\0\x40\1\0\0\0\0\0\1", 9, HTTP2_FRAME_SIZE_ERROR},
+        {"\0\0\1\1\5\0\0\0\0\x83", 10, HTTP2_PROTOCOL_ERROR},    /* HEADERS of stream 0 */
         {"\0\0\1\1\5\0\0\0\1\xff", 10, HTTP2_COMPRESSION_ERROR}, /* HEADERS that break off */
         {"\0\0\0\x9\4\0\0\0\1", 9, HTTP2_PROTOCOL_ERROR},        /* CONTINUATION of nothing */
     };
@@ -501,7 +502,6 @@ static void refusals_say_goaway(void **state)
     } all[] = {
         {REFUSAL_HEAD_TIME, HTTP2_ENHANCE_YOUR_CALM},
         {REFUSAL_STOPPING, HTTP2_NO_ERROR},
-        {REFUSAL_MEMORY, HTTP2_ENHANCE_YOUR_CALM},
     };
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
         struct pair *p = begin_pair();
@@ -632,6 +632,30 @@ static void silent_connections_and_streams_are_small(void **state)
     assert_in_range(per_stream, 1, 1500 + h2_handler.part_bytes);
 }
 
+static bool refuse_memory(size_t size_bytes)
+{
+    (void)size_bytes;
+    return false;
+}
+
+/* A session that gets no memory says so, so that its connection is closed at once. */
+static void a_session_without_memory_is_over_at_once(void **state)
+{
+    (void)state;
+    struct pair *p = begin_pair();
+    h2c_pump(&p->c);
+    h2_end_session(&p->d);
+    pool_trim(p->d.pool, 0);
+    p->d.n_outputs = 0;
+    mem_set_test_hook(refuse_memory);
+    h2_begin_session(&p->d);
+    mem_set_test_hook(NULL);
+    assert_int_equal(p->d.n_outputs, 1);
+    assert_true(http2_protocol.is_over(p->d.session));
+    http2_protocol.queue_output(p->d.session);
+    end_pair(p);
+}
+
 static void the_memory_of_a_connection_has_a_maximum(void **state)
 {
     (void)state;
@@ -682,6 +706,7 @@ int main(void)
         cmocka_unit_test(states_are_reported),
         cmocka_unit_test(steady_traffic_allocates_nothing),
         cmocka_unit_test(silent_connections_and_streams_are_small),
+        cmocka_unit_test(a_session_without_memory_is_over_at_once),
         cmocka_unit_test(the_memory_of_a_connection_has_a_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
