@@ -26,7 +26,7 @@
 static void assert_owner(const struct loop *loop)
 {
 #ifdef CONCH_DEBUG
-    BUG_ON(loop->running && !pthread_equal(loop->owner, pthread_self()));
+    BUG_ON(loop->running && !loop_is_on_thread(loop));
 #else
     (void)loop;
 #endif

@@ -212,6 +212,15 @@ void loop_defer_last(struct loop *loop, struct loop_work *work);
 /* loop_cancel_work - the work will not run; harmless when it is not deferred. */
 void loop_cancel_work(struct loop *loop, struct loop_work *work);
 
+/*
+ * loop_is_on_thread - whether the calling thread is the loop's owner. Thread: any, from when the
+ * loop has its first callback.
+ */
+static inline bool loop_is_on_thread(const struct loop *loop)
+{
+    return pthread_equal(loop->owner, pthread_self());
+}
+
 /* loop_post - posts m to the loop, as mailbox_post() does. Thread: any. */
 static inline void loop_post(struct loop *loop, struct message *m)
 {

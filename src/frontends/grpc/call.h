@@ -113,6 +113,9 @@ struct grpc_ctx {
 enum {
     GRPC_CALL_MEMORY = 1024,     /* memory_bytes of kinds that have one answer */
     GRPC_ARENA_BYTES = 64 << 20, /* the most memory of an inference's answer besides its tensors */
+    GRPC_REQUEST_BYTES = 1536,   /* names and shapes of the usual request */
+    GRPC_MESSAGE_BYTES = 2048,   /* the views of the usual ModelInferRequest … */
+    GRPC_VIEW_BYTES = 64 << 20,  /* … and the most of any */
 };
 
 struct grpc_call {

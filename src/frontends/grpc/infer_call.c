@@ -14,7 +14,6 @@
  * where the backend wrote them. A call that is over before its final response waits for that
  * before it drops request and response. Threads: as said.
  */
-#include <pthread.h>
 
 #include "base/loop.h"
 #include "base/mem.h"
@@ -32,12 +31,6 @@
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
 
-enum {
-    REQUEST_BYTES = 1536,      /* names and shapes of the usual request */
-    MESSAGE_BYTES = 2048,      /* the views of the usual message */
-    MAX_VIEW_BYTES = 64 << 20, /* … of any */
-};
-
 struct infer_part {
     bool has_request; /* `request` is initialised */
     bool with_core;   /* server_infer() took it */
@@ -49,7 +42,7 @@ struct infer_part {
     _Atomic(struct response *) response; /* the first response, or NULL */
     atomic_uint n_responses;
     struct request request;
-    _Alignas(16) char request_memory[REQUEST_BYTES];
+    _Alignas(16) char request_memory[GRPC_REQUEST_BYTES];
 };
 
 static struct infer_part *infer_part_of(struct grpc_call *c)
@@ -60,12 +53,6 @@ static struct infer_part *infer_part_of(struct grpc_call *c)
 static struct infer_part *part_of_request(struct request *r)
 {
     return CONTAINER_OF(r, struct infer_part, request);
-}
-
-static bool is_loops_thread(const struct grpc_call *c)
-{
-    /* The owner is set before the first connection exists. */
-    return pthread_equal(c->ctx->loop->owner, pthread_self());
 }
 
 /* ---- What the core calls -------------------------------------------------------------------- */
@@ -135,7 +122,7 @@ static void on_infer_respond(struct request *r, struct response *resp, uint32_t 
     }
     if (!(flags & RESPONSE_FINAL))
         return;
-    if (is_loops_thread(c))
+    if (loop_is_on_thread(c->ctx->loop))
         finish_infer(c);
     else
         loop_post(c->ctx->loop, &p->answered);
@@ -159,7 +146,7 @@ static void on_infer_destroy(struct request *r)
 {
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
-    if (is_loops_thread(c))
+    if (loop_is_on_thread(c->ctx->loop))
         release_message(c);
     else
         loop_post(c->ctx->loop, &p->destroyed);
@@ -225,11 +212,11 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
 static void take_infer_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
     struct infer_part *p = infer_part_of(c);
-    char memory[MESSAGE_BYTES];
+    char memory[GRPC_MESSAGE_BYTES];
     struct arena arena;
 
     p->block = block;
-    arena_init(&arena, memory, sizeof(memory), MAX_VIEW_BYTES, c->ctx->env->net.pool, NULL);
+    arena_init(&arena, memory, sizeof(memory), GRPC_VIEW_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = decode_message(c, bytes, n_bytes, &arena);
     arena_reset(&arena);
     if (!st) {

@@ -16,7 +16,6 @@
 #include "base/compiler.h"
 
 struct arena;
-struct buf;
 struct response;
 struct status;
 

@@ -21,7 +21,6 @@
  *
  * Threads: the loop's; on_streamed_respond() and on_streamed_destroy() run on any.
  */
-#include <pthread.h>
 #include <string.h>
 
 #include "base/loop.h"
@@ -41,12 +40,9 @@
 #include "frontends/ops/tensor_blocks.h"
 
 enum {
-    MAX_SENT = 4096,           /* messages that have not left, beyond which no request begins */
-    MAX_REQUESTS = 1024,       /* of a stream at one time */
-    REQUEST_BYTES = 1536,      /* names and shapes of the usual request */
-    MESSAGE_BYTES = 2048,      /* the views of the usual message */
-    MAX_VIEW_BYTES = 64 << 20, /* … of any */
-    FRAME_BYTES = 1024,        /* the frame around the usual response */
+    MAX_SENT = 4096,     /* messages that have not left, beyond which no request begins */
+    MAX_REQUESTS = 1024, /* of a stream at one time */
+    FRAME_BYTES = 1024,  /* the frame around the usual response */
 };
 
 /* A connection with more unsent bytes begins no request. */
@@ -90,7 +86,7 @@ struct streamed {
     struct stream_flow flow; /* of a decoupled model's */
     struct message destroyed;
     struct request request;
-    _Alignas(16) char memory[REQUEST_BYTES];
+    _Alignas(16) char memory[GRPC_REQUEST_BYTES];
 };
 
 /* A message that is being sent. */
@@ -135,15 +131,10 @@ static void on_streamed_destroyed(struct message *m)
     release_request(CONTAINER_OF(m, struct streamed, destroyed));
 }
 
-static bool runs_on_loop(const struct streamed *r)
-{
-    return pthread_equal(r->inbox.loop->owner, pthread_self());
-}
-
 static void on_streamed_destroy(struct request *request)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
-    if (runs_on_loop(r))
+    if (loop_is_on_thread(r->inbox.loop))
         release_request(r);
     else
         loop_post(r->inbox.loop, &r->destroyed);
@@ -168,7 +159,7 @@ static size_t count_bytes(const struct response *resp)
  * client has left. */
 static bool await_flow(struct streamed *r, const struct response *resp)
 {
-    if (resp->error || runs_on_loop(r))
+    if (resp->error || loop_is_on_thread(r->inbox.loop))
         return true;
     struct status *st = stream_flow_await(&r->flow);
     bool has_left = st && status_code(st) == STATUS_CANCELLED;
@@ -570,10 +561,10 @@ static const char *copy_id(const struct infer_message *m, struct arena *arena)
 
 static void start_request(struct grpc_call *c, struct taken *t, const char *bytes, size_t n_bytes)
 {
-    char memory[MESSAGE_BYTES];
+    char memory[GRPC_MESSAGE_BYTES];
     struct arena arena;
 
-    arena_init(&arena, memory, sizeof(memory), MAX_VIEW_BYTES, c->ctx->env->net.pool, NULL);
+    arena_init(&arena, memory, sizeof(memory), GRPC_VIEW_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = infer_message_read(&t->message, bytes, n_bytes, &arena);
     if (st) { /* no message at all ends the stream */
         call_fail(c, st);

@@ -19,8 +19,6 @@
 #include "frontends/http/handlers.h"
 #include "frontends/http/reply.h"
 
-#include <pthread.h>
-
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -34,12 +32,6 @@
 static struct exchange *exchange_of(struct request *r)
 {
     return exchange_of_part(CONTAINER_OF(r, struct http_call, request));
-}
-
-static bool on_own_thread(const struct exchange *x)
-{
-    /* The owner is set before the first connection exists. */
-    return pthread_equal(x->env->net.loop->owner, pthread_self());
 }
 
 /* ---- Functions for the core ------------------------------------------------------------------ */
@@ -95,7 +87,7 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     }
     if (!(flags & RESPONSE_FINAL))
         return;
-    if (on_own_thread(x))
+    if (loop_is_on_thread(x->env->net.loop))
         reply_with_response(x);
     else
         loop_post(x->env->net.loop, &call->answered);
@@ -117,7 +109,7 @@ static void on_destroy(struct request *r)
 {
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
-    if (on_own_thread(x))
+    if (loop_is_on_thread(x->env->net.loop))
         release_request_blocks(x);
     else
         loop_post(x->env->net.loop, &call->destroyed);

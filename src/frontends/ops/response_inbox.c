@@ -11,8 +11,6 @@
  */
 #include "frontends/ops/response_inbox.h"
 
-#include <pthread.h>
-
 #include "core/request/response.h"
 
 /* Takes all entries, and has them handled. The inbox may be freed by then. */
@@ -44,11 +42,6 @@ void response_inbox_init(struct response_inbox *in, struct loop *loop,
     list_init(&in->taken);
 }
 
-static bool on_loop_thread(const struct response_inbox *in)
-{
-    return pthread_equal(in->loop->owner, pthread_self());
-}
-
 void response_inbox_put(struct response_inbox *in, struct response *resp, uint32_t flags)
 {
     struct list *entry = resp ? &resp->link : &in->bare_final;
@@ -64,7 +57,7 @@ void response_inbox_put(struct response_inbox *in, struct response *resp, uint32
                                                     memory_order_acq_rel, memory_order_relaxed));
     if (before)
         return; /* a message is under way; the inbox may be gone already */
-    if (on_loop_thread(in) && !in->delivering)
+    if (loop_is_on_thread(in->loop) && !in->delivering)
         deliver_entries(in);
     else
         loop_post(in->loop, &in->wake);
