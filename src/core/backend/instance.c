@@ -178,17 +178,18 @@ static uint64_t elapsed_ns(uint64_t from_ns, uint64_t to_ns)
 }
 
 /*
- * Removes cancelled requests, which are not executed. As in the reference, their error has no text.
+ * Removes requests that are cancelled or late, which are not executed. As in the reference, the
+ * error of a cancelled one has no text.
  */
-static uint32_t drop_cancelled(struct request **batch, uint32_t n)
+static uint32_t drop_given_up(struct request **batch, uint32_t n)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (LIKELY(!request_is_cancelled(batch[i]))) {
+        if (LIKELY(!request_is_given_up(batch[i]))) {
             batch[kept++] = batch[i];
             continue;
         }
-        request_fail_queued(batch[i], FAILURE_CANCELED, status_cancelled());
+        request_fail_queued(batch[i], FAILURE_CANCELED, status_given_up(batch[i]));
     }
     return kept;
 }
@@ -274,9 +275,9 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
      * it belongs to them, and is never read again. */
     struct request **given = batch + n;
 
-    /* In a batch of sequences each request has its position; cancelled ones were removed before. */
+    /* In a batch of sequences each request has its position; these were removed before. */
     if (LIKELY(!in->instance_slots))
-        n = drop_cancelled(batch, n);
+        n = drop_given_up(batch, n);
     *ret_bytes = 0;
     if (n == 0)
         return 0;

@@ -246,6 +246,12 @@ struct status *status_cancelled(void)
     return status_new(STATUS_CANCELLED, "%s", "");
 }
 
+struct status *status_given_up(const struct request *r)
+{
+    return request_is_cancelled(r) ? status_cancelled()
+                                   : status_new(STATUS_TIMED_OUT, "Deadline Exceeded");
+}
+
 struct status *request_too_late(const struct request *r)
 {
     struct status *st = status_new(STATUS_UNAVAILABLE,

@@ -80,6 +80,9 @@ void request_fail_queued(struct request *r, enum failure_reason reason, struct s
  */
 struct status *status_cancelled(void);
 
+/* status_given_up - makes the error of a request that request_is_given_up(). */
+struct status *status_given_up(const struct request *r);
+
 /*
  * request_too_late - makes the error of a request that comes while the server or its model stops
  * (reference/behaviours §10.15).

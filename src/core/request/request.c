@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "core/model/model.h"
 
@@ -51,6 +52,11 @@ void request_unref(struct request *r)
     arena_reset(&r->arena);
     model_unref(r->model);
     r->ops->destroy(r);
+}
+
+bool request_is_late(const struct request *r)
+{
+    return clock_now_ns(r->model->clock) >= r->maker.deadline_ns;
 }
 
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,

@@ -179,7 +179,8 @@ struct maker_part {
     uint32_t flags;      /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;
     uint64_t priority;
-    uint64_t timeout_us;
+    uint64_t timeout_us;  /* of the time in the queue, if the model allows that; 0: none */
+    uint64_t deadline_ns; /* of the server's clock: not executed from then on; 0: none */
     uint32_t n_inputs, input_capacity;
     struct input **inputs;
     uint32_t n_outputs, output_capacity;
@@ -337,6 +338,18 @@ void request_cancel(struct request *r);
 static inline bool request_is_cancelled(const struct request *r)
 {
     return atomic_load_explicit(&r->life.cancelled, memory_order_relaxed);
+}
+
+/* request_is_late - has the deadline, which the request must have, passed? Reads the clock. */
+bool request_is_late(const struct request *r);
+
+/*
+ * request_is_given_up - nobody waits for the answer: the request is cancelled, or its deadline has
+ * passed. Such a request is not executed. Thread: any.
+ */
+static inline bool request_is_given_up(const struct request *r)
+{
+    return request_is_cancelled(r) || (UNLIKELY(r->maker.deadline_ns != 0) && request_is_late(r));
 }
 
 static inline bool request_is_overdue(const struct request *r)

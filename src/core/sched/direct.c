@@ -19,14 +19,14 @@ static uint32_t count_batch_slots(const struct model *m)
     return m->n_instances ? m->instances[0]->batch_capacity : 1;
 }
 
-/* A cancelled request ends its sequence; after that another one may be ready in its slot. */
+/* A request that is given up ends its sequence; after that another one may be ready in its slot. */
 static struct sequence *find_first_live(struct instance_slots *slots)
 {
     while (!list_empty(&slots->ready)) {
         struct sequence *seq = LIST_ENTRY(slots->ready.next, struct sequence, link);
-        if (LIKELY(!request_is_cancelled(sequence_front(seq))))
+        if (LIKELY(!request_is_given_up(sequence_front(seq))))
             return seq;
-        sequence_drop_cancelled(seq);
+        sequence_drop_given_up(seq);
     }
     return NULL;
 }
@@ -64,8 +64,8 @@ static void find_batch_ends(struct instance_slots *slots, struct sequence **ret_
     *ret_last = 0;
     LIST_FOR_EACH_SAFE (link, &slots->ready) {
         struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
-        if (request_is_cancelled(sequence_front(seq))) {
-            sequence_drop_cancelled(seq);
+        if (request_is_given_up(sequence_front(seq))) {
+            sequence_drop_given_up(seq);
             continue;
         }
         if (!*ret_first || seq->slot->number < (*ret_first)->slot->number)

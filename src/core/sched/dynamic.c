@@ -80,11 +80,11 @@ static void discard_batch_locked(struct dynamic_scheduler *d)
     d->generation++;
 }
 
-/* A cancelled request is not executed (reference/behaviours §10.13). */
-static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
+/* A cancelled or late request is not executed (reference/behaviours §10.13). */
+static void refuse_given_up_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);
-    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_cancelled());
+    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_given_up(r));
 }
 
 /* Returns the next request that fits by our own rules; NULL: none now. */
@@ -94,8 +94,8 @@ static struct request *next_candidate_locked(struct dynamic_scheduler *d)
         struct request *r = d->last ? queue_next(&d->queue, d->last) : queue_first(&d->queue);
         if (!r) {
             d->all_seen = true;
-        } else if (UNLIKELY(request_is_cancelled(r))) {
-            refuse_cancelled_locked(d, r);
+        } else if (UNLIKELY(request_is_given_up(r))) {
+            refuse_given_up_locked(d, r);
         } else if (batch_has_room(&d->batch, &d->rule, batch_size_of(r))) {
             if (!d->first || requests_can_batch(d->first, r))
                 return r;

@@ -51,7 +51,7 @@ static void discard_batch_with(struct instance_slots *slots, struct sequence *se
         discard_batch(slots);
 }
 
-/* Returns the next one to be examined; cancelled ones end. */
+/* Returns the next one to be examined; those that are given up end. */
 static struct sequence *next_candidate(struct instance_slots *slots)
 {
     for (;;) {
@@ -59,9 +59,9 @@ static struct sequence *next_candidate(struct instance_slots *slots)
         if (link == &slots->ready)
             return NULL;
         struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
-        if (LIKELY(!request_is_cancelled(sequence_front(seq))))
+        if (LIKELY(!request_is_given_up(sequence_front(seq))))
             return seq;
-        sequence_drop_cancelled(seq);
+        sequence_drop_given_up(seq);
     }
 }
 
@@ -104,8 +104,8 @@ static uint32_t take_ready_requests(struct instance_slots *slots, struct request
     discard_batch(slots); /* as a whole: the rest of it is offered again */
     for (; n > 0; n--) {
         struct sequence *seq = LIST_ENTRY(slots->ready.next, struct sequence, link);
-        if (UNLIKELY(request_is_cancelled(sequence_front(seq)))) {
-            sequence_drop_cancelled(seq);
+        if (UNLIKELY(request_is_given_up(sequence_front(seq)))) {
+            sequence_drop_given_up(seq);
             continue;
         }
         struct request *r = sequence_take(seq);

@@ -183,13 +183,15 @@ static void restore_request_locked(struct sequence *seq, struct request *r)
     seq->changed = NULL;
 }
 
-static bool any_is_cancelled(const struct sequence *seq)
+/* Returns the first request that is cancelled or late, or NULL. */
+static const struct request *find_given_up(const struct sequence *seq)
 {
     LIST_FOR_EACH (link, &seq->waiting) {
-        if (request_is_cancelled(LIST_ENTRY(link, struct request, queue.link)))
-            return true;
+        const struct request *r = LIST_ENTRY(link, struct request, queue.link);
+        if (request_is_given_up(r))
+            return r;
     }
-    return false;
+    return NULL;
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -250,15 +252,16 @@ static void refuse_all_locked(struct sequence *seq, enum failure_reason reason,
     status_free(error);
 }
 
-/* Gives the free slot to the oldest sequence of the backlog that is not cancelled. */
+/* Gives the free slot to the oldest sequence of the backlog that is not given up. */
 static void refill_slot_locked(struct slot *slot)
 {
     struct sequence_scheduler *ss = slot->instance_slots->scheduler;
     struct list *link;
     while ((link = list_pop(&ss->backlog))) {
         struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
-        if (any_is_cancelled(seq)) {
-            refuse_all_locked(seq, FAILURE_CANCELED, status_cancelled());
+        const struct request *given_up = find_given_up(seq);
+        if (given_up) {
+            refuse_all_locked(seq, FAILURE_CANCELED, status_given_up(given_up));
             free_sequence_locked(seq);
             continue;
         }
@@ -311,9 +314,9 @@ void sequence_drop(struct sequence *seq, enum failure_reason reason, struct stat
     free_sequence_locked(seq);
 }
 
-void sequence_drop_cancelled(struct sequence *seq)
+void sequence_drop_given_up(struct sequence *seq)
 {
-    sequence_drop(seq, FAILURE_CANCELED, status_cancelled());
+    sequence_drop(seq, FAILURE_CANCELED, status_given_up(sequence_front(seq)));
 }
 
 /* The backend has released the request, which must not lead here any more. */
@@ -570,7 +573,7 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
     list_push_front(&seq->waiting, &r->queue.link);
     restore_request_locked(seq, pop_request_locked(seq));
     if (seq->slot) {
-        sequence_drop_cancelled(seq);
+        sequence_drop(seq, FAILURE_CANCELED, status_cancelled());
     } else {
         list_remove(&seq->link);
         refuse_all_locked(seq, FAILURE_CANCELED, status_cancelled());

@@ -169,9 +169,9 @@ struct request *sequence_take(struct sequence *seq);
  */
 void sequence_give_up(struct request *r, struct status *error);
 
-/* sequence_drop_cancelled - its front request is cancelled: cancels its other requests, too, and
- * ends the sequence. */
-void sequence_drop_cancelled(struct sequence *seq);
+/* sequence_drop_given_up - its front request is cancelled or late: drops its other requests, too,
+ * and ends the sequence. */
+void sequence_drop_given_up(struct sequence *seq);
 /* sequence_drop - the same for another reason; error is taken. */
 void sequence_drop(struct sequence *seq, enum failure_reason reason, struct status *error);
 
