@@ -258,6 +258,7 @@ static void begin_http2(struct session *session, struct net_env *net)
     list_init(&h->streams);
     list_init(&h->noted);
     list_init(&h->awaits_room);
+    list_init(&h->awaits_iteration);
     h->stream_window_bytes = is_short ? l->short_window_bytes : l->stream_window_bytes;
     h->window_bytes = is_short ? l->short_window_bytes : l->connection_window_bytes;
     http2_begin_walk(h);
@@ -389,15 +390,26 @@ static void take_http2_input(struct session *session, size_t n_bytes)
     want_output(h);
 }
 
+/* Tells streams that a new iteration may begin requests. */
+static void tell_iteration(struct http2 *h)
+{
+    struct list *link;
+    while ((link = list_pop(&h->awaits_iteration)))
+        http2_note(LIST_ENTRY(link, struct http2_stream, room), NOTE_ROOM);
+}
+
 static void resume_http2(struct session *session)
 {
     struct http2 *h = get_http2(session);
     char *held = TAKE(h->held);
     size_t n_held = h->n_held;
     session->paused = false;
-    if (!held)
+    if (LIKELY(!held && list_empty(&h->awaits_iteration)))
         return;
-    process_input(h, held, n_held);
+    tell_iteration(h);
+    http2_deliver(h); /* what came earlier is handled first */
+    if (held)
+        process_input(h, held, n_held);
     finish_call(h);
     pool_release(held);
     want_output(h);

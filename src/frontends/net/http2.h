@@ -189,7 +189,10 @@ struct http2_handler {
      * case. Optional.
      */
     bool (*on_turn)(struct http2_stream *s, bool is_last);
-    /* The connection has room for answers again (http2_stream_await_room()). Optional. */
+    /*
+     * The connection has room for answers again (http2_stream_await_room()), or the loop may begin
+     * requests again (http2_stream_await_iteration()). Optional.
+     */
     void (*on_room)(struct http2_stream *s);
     /*
      * All pieces are sent or dropped, and released: the connection no longer uses the stream.
@@ -342,6 +345,13 @@ size_t http2_connection_unsent(const struct http2_stream *s);
  * limits.room_bytes.
  */
 void http2_stream_await_room(struct http2_stream *s);
+
+/*
+ * http2_stream_await_iteration - has on_room() called in an iteration of the loop that may begin
+ * requests (net_env.requests_left). For handlers that find several requests in the bytes of one
+ * on_data().
+ */
+void http2_stream_await_iteration(struct http2_stream *s);
 
 /*
  * http2_stream_weigh - sets the bytes that the stream keeps of an incomplete message. The stream

@@ -144,7 +144,7 @@ struct http2_stream {
     struct frame *last_frame; /* the last of these; NULL when there is none */
     const struct http2_field *trailers;
     size_t n_trailers;
-    struct list room; /* in http2->awaits_room */
+    struct list room; /* in http2->awaits_room or awaits_iteration */
 
     size_t weight_bytes; /* http2_stream_weigh() */
     struct http2_pace in, answer;
@@ -189,6 +189,7 @@ struct http2 {
     struct list streams;
     struct list noted;
     struct list awaits_room;
+    struct list awaits_iteration;
     unsigned int n_streams; /* in `streams` */
     unsigned int n_open;    /* of them, not closed */
     uint64_t n_begun;

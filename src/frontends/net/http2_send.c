@@ -446,3 +446,14 @@ void http2_stream_await_room(struct http2_stream *s)
     if (can_submit(s) && list_empty(&s->room))
         list_push(&s->http2->awaits_room, &s->room);
 }
+
+void http2_stream_await_iteration(struct http2_stream *s)
+{
+    if (!can_submit(s))
+        return;
+    struct http2 *h = s->http2;
+    list_remove(&s->room);
+    list_push(&h->awaits_iteration, &s->room);
+    if (h->env->net.on_space)
+        h->env->net.on_space(&h->session);
+}

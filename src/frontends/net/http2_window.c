@@ -155,6 +155,10 @@ void http2_stream_await_turn(struct http2_stream *s)
     struct http2_shared *shared = s->env->shared;
     shared->turns_due |= list_empty(&shared->turns);
     list_push(&shared->turns, &s->turn);
+    /* The turn may be given at the end of the connection's call; outside of one, before its next
+     * write. */
+    if (shared->turns_due)
+        s->http2->session.on_output(&s->http2->session);
 }
 
 /*
