@@ -20,6 +20,9 @@
 #include "frontends/ops/errors.h"
 #include "frontends/ops/loop_share.h"
 
+/* A connection with more unsent bytes of answers begins no inference. */
+#define MAX_UNSENT_BYTES ((size_t)64 << 20)
+
 static const struct http2_field content_type = HTTP2_FIELD("content-type", "application/grpc");
 static const struct http2_field accept_encoding =
     HTTP2_FIELD("grpc-accept-encoding", GRPC_ACCEPT_ENCODING);
@@ -36,12 +39,21 @@ struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
 
 /* ---- Statuses and answers ------------------------------------------------------------------- */
 
-/* Ends the call's input: drops incomplete and held messages, and clears the deadline. */
-static void close_call_input(struct grpc_call *c)
+void call_ignore_input(struct grpc_call *c)
+{
+    c->is_deaf = true;
+    incoming_done(&c->incoming);
+    if (c->has_pending)
+        pool_release(c->pending.block);
+    c->has_pending = false;
+    buf_done(&c->held);
+}
+
+/* Ends the call: its input, and its deadline. */
+static void end_call(struct grpc_call *c)
 {
     c->has_ended = true;
-    incoming_done(&c->incoming);
-    buf_done(&c->held);
+    call_ignore_input(c);
     if (c->deadline.is_set)
         timers_clear(&c->ctx->loop->timers, &c->deadline);
 }
@@ -82,7 +94,7 @@ static void send_status(struct grpc_call *c, int code, const char *message)
     struct http2_field fields[4] = {content_type, accept_encoding};
     const struct http2_field *trailers = c->trailers;
     uint32_t n = set_trailers(c, code, message);
-    close_call_input(c);
+    end_call(c);
     if (!c->has_answer) {
         memcpy(&fields[2], trailers, n * sizeof(*fields));
         http2_stream_respond(c->stream, "200", fields, 2 + n, true);
@@ -284,19 +296,20 @@ static void on_deadline(struct timer *t)
         c->kind->cancel(c);
 }
 
-static struct status *read_timeout(struct grpc_call *c, const struct http2_head *head)
+/* False: the value is invalid. gRPC's own library resets such a stream, whatever its method. */
+static bool read_timeout(struct grpc_call *c, const struct http2_head *head)
 {
     struct span value = find_header(head, "grpc-timeout");
     uint64_t timeout_ns, deadline_ns;
     if (LIKELY(!value.at))
-        return NULL;
+        return true;
     if (!grpc_parse_timeout(value, &timeout_ns))
-        return status_new(STATUS_INTERNAL, "invalid grpc-timeout '%.*s'",
-                          (int)MIN(value.length, (size_t)32), value.at);
+        return false;
     if (__builtin_add_overflow(*c->ctx->env->now_ns, timeout_ns, &deadline_ns))
-        return NULL; /* a time beyond the clock's range is no deadline */
+        return true; /* a time beyond the clock's range is no deadline */
+    c->deadline_ns = MAX(deadline_ns, (uint64_t)1);
     timers_set(&c->ctx->loop->timers, &c->deadline, deadline_ns);
-    return NULL;
+    return true;
 }
 
 static struct status *read_encodings(struct grpc_call *c, const struct http2_head *head)
@@ -379,13 +392,16 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     arena_init(&c->arena, NULL, 0, GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);
     if (refuse_http(c, head))
         return;
+    if (!read_timeout(c, head)) {
+        c->has_ended = true;
+        http2_stream_reset(s, HTTP2_INTERNAL_ERROR);
+        return;
+    }
     struct status *st = find_method(c, head->path);
     if (!st)
         st = read_encodings(c, head);
     if (!st)
         st = make_part(c);
-    if (!st)
-        st = read_timeout(c, head);
     if (st) {
         call_fail(c, st);
         return;
@@ -428,9 +444,39 @@ static struct status *unpack_message(struct grpc_call *c, struct incoming_messag
     return NULL;
 }
 
+/* Takes one of the requests that may begin in this iteration of the loop. */
+static void count_request(struct grpc_call *c)
+{
+    unsigned int *left = c->ctx->env->net.requests_left;
+    if (left && *left > 0)
+        (*left)--;
+}
+
+/*
+ * Whether a message of the call may begin a request now. If not, holds the call until call_resume()
+ * finds that one may. The bytes of a method that takes one message were counted by the session; a
+ * few bytes of a stream may have many messages.
+ */
+static bool may_begin_request(struct grpc_call *c)
+{
+    const unsigned int *left = c->ctx->env->net.requests_left;
+    bool may = false;
+    if (!c->kind->has_tensors)
+        return true;
+    if (UNLIKELY(c->kind->takes_many && left && *left == 0))
+        http2_stream_await_iteration(c->stream);
+    else if (UNLIKELY(http2_connection_unsent(c->stream) >= MAX_UNSENT_BYTES))
+        http2_stream_await_room(c->stream);
+    else
+        may = !c->kind->may_begin || c->kind->may_begin(c);
+    c->is_held = !may;
+    return may;
+}
+
 static void handle_message(struct grpc_call *c, struct incoming_message *m)
 {
     struct status *st = NULL;
+    count_request(c);
     if (c->has_message && !c->kind->takes_many)
         st = status_new(STATUS_INTERNAL, "more than one message for a method that takes one");
     else
@@ -444,27 +490,45 @@ static void handle_message(struct grpc_call *c, struct incoming_message *m)
     c->kind->on_message(c, m->block, m->bytes, m->n_bytes);
 }
 
+static bool takes_input(const struct grpc_call *c)
+{
+    return !c->has_ended && !c->is_deaf;
+}
+
+/* Handles a complete message, or keeps it while no request may begin. */
+static void take_message(struct grpc_call *c, struct incoming_message *m)
+{
+    if (LIKELY(may_begin_request(c))) {
+        handle_message(c, m);
+        return;
+    }
+    c->pending = *m;
+    c->has_pending = true;
+}
+
 /*
  * Cuts the stream's bytes into messages for the kind. Keeps the bytes that come while the call is
- * held.
+ * held: of no message another one begins.
  */
 static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
 {
-    while (n_bytes > 0 && !c->has_ended && !c->is_held) {
+    while (n_bytes > 0 && takes_input(c) && !c->is_held) {
         struct incoming_message message;
         bool complete;
         size_t used;
+        if (!incoming_is_within(&c->incoming) && !may_begin_request(c))
+            break;
         struct status *st = incoming_add(&c->incoming, bytes, n_bytes, &used, &complete, &message);
         bytes += used;
         n_bytes -= used;
         if (st)
             call_fail(c, st);
         else if (complete)
-            handle_message(c, &message);
+            take_message(c, &message);
     }
     if (n_bytes == 0)
         return;
-    if (c->has_ended) { /* nobody reads the rest; bytes that were expected count as taken */
+    if (!takes_input(c)) { /* nobody reads the rest; bytes that were expected count as taken */
         size_t expected = MIN(n_bytes, c->incoming.n_expected);
         c->incoming.n_expected -= expected;
         http2_stream_take(c->stream, n_bytes - expected);
@@ -495,33 +559,35 @@ static void on_half_close(struct http2_stream *s)
 {
     struct grpc_call *c = call_of(s);
     c->is_half_closed = true;
-    if (!c->has_ended && !c->is_held)
+    if (takes_input(c) && !c->is_held)
         half_close(c);
 }
 
-void call_hold(struct grpc_call *c)
+/* Continues with what has come while the call was held. */
+static void handle_held(struct grpc_call *c)
 {
-    c->is_held = true;
+    struct buf held = c->held;
+    buf_init_pooled(&c->held, held.max, held.pool);
+    if (c->has_pending) {
+        c->has_pending = false;
+        handle_message(c, &c->pending);
+    }
+    if (held.size > 0)
+        add_stream_bytes(c, buf_text(&held), held.size);
+    buf_done(&held);
+    if (c->is_half_closed && takes_input(c) && !c->is_held)
+        half_close(c);
 }
 
 void call_resume(struct grpc_call *c)
 {
-    struct buf held = c->held;
-    if (!c->is_held || c->has_ended)
-        return;
-    c->is_held = false;
-    buf_init_pooled(&c->held, held.max, held.pool);
-    add_stream_bytes(c, buf_text(&held), held.size);
-    buf_done(&held);
-    if (c->is_half_closed && !c->has_ended && !c->is_held)
-        half_close(c);
+    if (c->is_held && !c->has_ended && may_begin_request(c))
+        handle_held(c);
 }
 
 static void on_room(struct http2_stream *s)
 {
-    struct grpc_call *c = call_of(s);
-    if (!c->has_ended && c->kind->on_room)
-        c->kind->on_room(c);
+    call_resume(call_of(s));
 }
 
 static bool on_turn(struct http2_stream *s, bool is_last)
@@ -543,7 +609,7 @@ static void on_cancel(struct http2_stream *s, enum http2_error why)
     bool was_wanted = c->has_begun && !c->has_ended;
     (void)why;
     if (!c->has_ended)
-        close_call_input(c);
+        end_call(c);
     if (was_wanted && c->kind->cancel)
         c->kind->cancel(c);
 }
@@ -552,7 +618,7 @@ static void on_stream_end(struct http2_stream *s)
 {
     struct grpc_call *c = call_of(s);
     if (!c->has_ended)
-        close_call_input(c);
+        end_call(c);
     if (c->has_begun && c->kind->close)
         c->kind->close(c);
     call_unref(c);

@@ -54,8 +54,11 @@ struct grpc_kind {
      * The client has sent all its messages. Optional: a call that takes one message has it by then.
      */
     void (*on_half_close)(struct grpc_call *c);
-    /* The connection has room for answers again (http2_stream_await_room()). Optional. */
-    void (*on_room)(struct grpc_call *c);
+    /*
+     * Whether another message may begin a request. If not, the call is held, and the kind calls
+     * call_resume() or http2_stream_await_room(). Optional: yes.
+     */
+    bool (*may_begin)(struct grpc_call *c);
     /* The call was cancelled before its answer, by the client or its deadline. Optional. */
     void (*cancel)(struct grpc_call *c);
     /* The stream is over: the answer was sent or dropped. Optional. */
@@ -116,6 +119,7 @@ enum {
     GRPC_REQUEST_BYTES = 1536,   /* names and shapes of the usual request */
     GRPC_MESSAGE_BYTES = 2048,   /* the views of the usual ModelInferRequest … */
     GRPC_VIEW_BYTES = 64 << 20,  /* … and the most of any */
+    GRPC_EARLY_BYTES = 64 << 10, /* messages from this size on are released before their answers */
 };
 
 struct grpc_call {
@@ -132,11 +136,15 @@ struct grpc_call {
     bool has_message;       /* a message was complete */
     bool has_answer;        /* the head of the answer was sent */
     bool is_half_closed;    /* the client has closed its sending side */
-    bool is_held;           /* call_hold() */
+    bool is_deaf;           /* call_ignore_input() */
+    bool is_held;           /* no message may begin a request now */
+    bool has_pending;       /* `pending` is a message that came just before */
+    struct incoming_message pending;
     struct buf held; /* the bytes that have come since, which are not taken: a window at the most */
     bool has_begun;  /* kind->begin() was called */
     bool has_ended;  /* a status was sent, or the client is gone */
-    struct timer deadline; /* of the header grpc-timeout */
+    uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */
+    struct timer deadline;
     /* The client's head; NULL but during kind->begin(). */
     const struct http2_head *head;
     /* The kind's, of the answer; NULL: none. */
@@ -202,12 +210,14 @@ void call_send(struct grpc_call *c, const struct grpc_framed *framed);
 void call_finish(struct grpc_call *c);
 
 /*
- * call_hold, call_resume - stop and continue the messages to the kind. While the call is held the
- * client may send no more than its window. call_resume() may deliver messages and the half-close
- * before it returns.
+ * call_resume - continues a call that is held, if a message may begin a request again: kind
+ * may_begin() has said no before. While the call is held the client may send no more than its
+ * window. May deliver messages and the half-close before it returns.
  */
-void call_hold(struct grpc_call *c);
 void call_resume(struct grpc_call *c);
+
+/* call_ignore_input - drops incomplete and held messages, and all that comes from now on. */
+void call_ignore_input(struct grpc_call *c);
 
 /* call_fail - sends the status of an error, which is taken; no message follows. */
 void call_fail(struct grpc_call *c, struct status *st);

@@ -10,9 +10,9 @@
  * that is executed inline) they act at once; on another one they post a message to the loop. Three
  * references keep the call: the stream's, one until the final response, one until on_infer_destroy.
  *
- * Inputs are views of the message, whose block is released with the request. Outputs are sent from
- * where the backend wrote them. A call that is over before its final response waits for that
- * before it drops request and response. Threads: as said.
+ * Inputs are views of the message, whose block is released with the request, or earlier when it is
+ * large. Outputs are sent from where the backend wrote them. A call that is over before its final
+ * response waits for that before it drops request and response. Threads: as said.
  */
 
 #include "base/loop.h"
@@ -28,6 +28,7 @@
 #include "frontends/grpc/infer_encode.h"
 #include "frontends/grpc/infer_message.h"
 #include "core/server/server.h"
+#include "frontends/ops/answer.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
 
@@ -37,10 +38,9 @@ struct infer_part {
     bool is_finished; /* … and its final response has come to the loop */
     bool is_closed;   /* the answer was sent or dropped */
     char *block;      /* of the client's message */
+    size_t n_bytes;   /* of that message */
     struct tensor_blocks blocks;
-    struct message answered, destroyed;
-    _Atomic(struct response *) response; /* the first response, or NULL */
-    atomic_uint n_responses;
+    struct answer answer;
     struct request request;
     _Alignas(16) char request_memory[GRPC_REQUEST_BYTES];
 };
@@ -71,16 +71,12 @@ static void reply_with_outputs(struct grpc_call *c, struct response *resp)
 
 static void reply_to_infer(struct grpc_call *c)
 {
-    struct infer_part *p = infer_part_of(c);
-    unsigned int n = atomic_load(&p->n_responses);
-    struct response *resp = atomic_load(&p->response);
-
+    struct response *resp;
     if (c->has_ended) /* the deadline has passed, or the call was cancelled */
         return;
-    if (UNLIKELY(n != 1))
-        call_fail(c, status_new(STATUS_INTERNAL, "expected a single response, got %u", n));
-    else if (resp->error)
-        call_fail(c, status_ref(resp->error));
+    struct status *st = answer_read(&infer_part_of(c)->answer, &resp);
+    if (UNLIKELY(st != NULL))
+        call_fail(c, st);
     else
         reply_with_outputs(c, resp);
 }
@@ -88,7 +84,7 @@ static void reply_to_infer(struct grpc_call *c)
 /* Releases the request and its response. */
 static void drop_answer(struct infer_part *p)
 {
-    response_free(atomic_exchange(&p->response, NULL));
+    answer_drop(&p->answer);
     if (p->has_request)
         request_unref(&p->request);
 }
@@ -106,7 +102,7 @@ static void finish_infer(struct grpc_call *c)
 
 static void on_infer_answered(struct message *m)
 {
-    finish_infer(grpc_call_of(CONTAINER_OF(m, struct infer_part, answered)));
+    finish_infer(grpc_call_of(CONTAINER_OF(m, struct infer_part, answer.answered)));
 }
 
 static void on_infer_respond(struct request *r, struct response *resp, uint32_t flags)
@@ -114,18 +110,21 @@ static void on_infer_respond(struct request *r, struct response *resp, uint32_t 
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
 
-    if (resp) {
-        struct response *none = NULL;
-        if (!atomic_compare_exchange_strong(&p->response, &none, resp))
-            response_free(resp); /* the call carries one response; more are an error */
-        atomic_fetch_add(&p->n_responses, 1);
-    }
-    if (!(flags & RESPONSE_FINAL))
-        return;
-    if (loop_is_on_thread(c->ctx->loop))
+    if (answer_take(&p->answer, c->ctx->loop, resp, flags))
         finish_infer(c);
-    else
-        loop_post(c->ctx->loop, &p->answered);
+}
+
+/*
+ * Neither core nor backend reads the inputs any more. Those of a large message are released here
+ * rather than with the request, which lives until its answer has left.
+ */
+static void on_infer_release(struct request *r, uint32_t flags)
+{
+    struct infer_part *p = part_of_request(r);
+    if (p->n_bytes < GRPC_EARLY_BYTES)
+        return;
+    tensor_blocks_release(&p->blocks);
+    pool_release(TAKE(p->block));
 }
 
 static void release_message(struct grpc_call *c)
@@ -139,23 +138,22 @@ static void release_message(struct grpc_call *c)
 
 static void on_infer_destroyed(struct message *m)
 {
-    release_message(grpc_call_of(CONTAINER_OF(m, struct infer_part, destroyed)));
+    release_message(grpc_call_of(CONTAINER_OF(m, struct infer_part, answer.destroyed)));
 }
 
 static void on_infer_destroy(struct request *r)
 {
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
-    if (loop_is_on_thread(c->ctx->loop))
+    if (answer_destroyed(&p->answer, c->ctx->loop))
         release_message(c);
-    else
-        loop_post(c->ctx->loop, &p->destroyed);
 }
 
 static const struct request_ops request_ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
     .respond = on_infer_respond,
+    .release = on_infer_release,
     .destroy = on_infer_destroy,
 };
 
@@ -167,10 +165,7 @@ static void begin_infer(struct grpc_call *c)
     p->has_request = p->with_core = p->is_finished = p->is_closed = false;
     p->block = NULL;
     p->blocks = (struct tensor_blocks){NULL};
-    p->answered.deliver = on_infer_answered;
-    p->destroyed.deliver = on_infer_destroyed;
-    atomic_init(&p->response, NULL);
-    atomic_init(&p->n_responses, 0);
+    answer_init(&p->answer, on_infer_answered, on_infer_destroyed);
 }
 
 /*
@@ -182,6 +177,7 @@ static void make_request(struct grpc_call *c, struct model *model)
     struct infer_part *p = infer_part_of(c);
     request_init(&p->request, &request_ops, model, p->request_memory, sizeof(p->request_memory),
                  c->ctx->env->net.pool);
+    p->request.maker.deadline_ns = c->deadline_ns;
     p->request.maker.inline_budget = grpc_inline_budget(c->ctx);
     p->has_request = true;
     call_ref(c);
@@ -216,6 +212,7 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
     struct arena arena;
 
     p->block = block;
+    p->n_bytes = n_bytes;
     arena_init(&arena, memory, sizeof(memory), GRPC_VIEW_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = decode_message(c, bytes, n_bytes, &arena);
     arena_reset(&arena);

@@ -45,8 +45,8 @@ enum {
     FRAME_BYTES = 1024,  /* the frame around the usual response */
 };
 
-/* A connection with more unsent bytes begins no request. */
-#define MAX_UNSENT_BYTES ((size_t)64 << 20)
+/* Bytes of responses that wait for those of earlier requests, beyond which no request begins. */
+#define MAX_KEPT_BYTES ((size_t)64 << 20)
 
 /* A place in the order of answers: of a request, or of an error before there was one. */
 struct place {
@@ -66,6 +66,7 @@ struct stream_part {
     struct list order;   /* of requests of other than decoupled models, as they came */
     struct list all;     /* of all requests */
     unsigned int n_open; /* requests that have not ended */
+    size_t kept_bytes;   /* of responses in streamed.kept */
     bool is_half_closed; /* the client has closed its sending side */
     bool ends_at_error;  /* the metadata triton_grpc_error */
 };
@@ -81,6 +82,7 @@ struct streamed {
     struct list kept;       /* responses that wait for those of earlier requests */
     const char *version;    /* that the message asks for; "" for any */
     char *block;            /* of the client's message */
+    size_t n_bytes;         /* of that message */
     struct tensor_blocks blocks;
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
@@ -182,10 +184,21 @@ static void on_streamed_respond(struct request *request, struct response *resp, 
         response_inbox_put(&r->inbox, resp, flags);
 }
 
+/* As in infer_call.c: neither core nor backend reads the inputs any more. */
+static void on_streamed_release(struct request *request, uint32_t flags)
+{
+    struct streamed *r = CONTAINER_OF(request, struct streamed, request);
+    if (r->n_bytes < GRPC_EARLY_BYTES)
+        return;
+    tensor_blocks_release(&r->blocks);
+    pool_release(TAKE(r->block));
+}
+
 static const struct request_ops request_ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
     .respond = on_streamed_respond,
+    .release = on_streamed_release,
     .destroy = on_streamed_destroy,
 };
 
@@ -368,8 +381,11 @@ static void send_kept(struct grpc_call *c)
             end_early_error(c, CONTAINER_OF(first, struct early_error, place));
             continue;
         }
-        while ((link = list_pop(&r->kept)))
-            send_response(r, LIST_ENTRY(link, struct response, link), true);
+        while ((link = list_pop(&r->kept))) {
+            struct response *resp = LIST_ENTRY(link, struct response, link);
+            p->kept_bytes -= count_bytes(resp);
+            send_response(r, resp, true);
+        }
         if (!r->is_complete)
             return;
         end_streamed(r);
@@ -395,22 +411,19 @@ static void queue_early_error(struct grpc_call *c, const char *id, struct status
     list_push(&p->order, &e->place.link);
 }
 
-/* Room for further requests, in their number and in what has not left. */
-static bool has_room(struct grpc_call *c)
+/*
+ * Whether the stream has room for another request, in their number, in what has not left, and in
+ * what waits for earlier answers.
+ */
+static bool may_begin_streamed(struct grpc_call *c)
 {
     const struct stream_part *p = stream_part_of(c);
-    return p->n_open < MAX_REQUESTS && p->n_sent < MAX_SENT &&
-           http2_connection_unsent(c->stream) < MAX_UNSENT_BYTES;
-}
-
-static void resume_if_room(struct grpc_call *c)
-{
-    if (!c->is_held || c->has_ended)
-        return;
-    if (has_room(c))
-        call_resume(c);
-    else if (stream_part_of(c)->n_open < MAX_REQUESTS)
-        http2_stream_await_room(c->stream);
+    if (p->n_open >= MAX_REQUESTS || p->kept_bytes >= MAX_KEPT_BYTES)
+        return false; /* until a request ends */
+    if (p->n_sent < MAX_SENT)
+        return true;
+    http2_stream_await_room(c->stream);
+    return false;
 }
 
 /* A response of a request that is not complete. */
@@ -426,6 +439,7 @@ static void take_response(struct streamed *r, struct response *resp, bool is_fin
         send_response(r, resp, true);
     } else if (resp) {
         list_push(&r->kept, &resp->link);
+        stream_part_of(c)->kept_bytes += count_bytes(resp);
     }
 }
 
@@ -455,7 +469,7 @@ static void send_responses(struct response_inbox *in)
         else if (is_first(r))
             send_kept(c);
         finish_if_over(c);
-        resume_if_room(c);
+        call_resume(c);
     }
     call_unref(c);
 }
@@ -498,6 +512,7 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     response_inbox_init(&r->inbox, c->ctx->loop, send_responses);
     stream_flow_init(&r->flow, &c->ctx->settings->flow, c->ctx->loop->clock);
     request_init(&r->request, &request_ops, model, r->memory, sizeof(r->memory), pool);
+    r->request.maker.deadline_ns = c->deadline_ns;
     /* A decoupled model may wait for its client in on_streamed_respond(), so a loop must not
      * execute it. */
     r->request.maker.inline_budget = r->is_decoupled ? NULL : grpc_inline_budget(c->ctx);
@@ -508,7 +523,8 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
 /* A message, and what becomes of it. */
 struct taken {
     struct infer_message message;
-    char *block;  /* NULL: the request has it */
+    char *block; /* NULL: the request has it */
+    size_t n_bytes;
     bool at_once; /* an error of it need not wait for earlier answers */
 };
 
@@ -546,6 +562,7 @@ static struct status *submit_message(struct grpc_call *c, struct taken *t)
         return status_no_memory();
     }
     t->block = NULL;
+    r->n_bytes = t->n_bytes;
     st = fill_request(c, m, r);
     if (st)
         end_streamed(r);
@@ -559,6 +576,12 @@ static const char *copy_id(const struct infer_message *m, struct arena *arena)
     return id ? id : "";
 }
 
+static void end_input(struct grpc_call *c)
+{
+    stream_part_of(c)->is_half_closed = true;
+    finish_if_over(c);
+}
+
 static void start_request(struct grpc_call *c, struct taken *t, const char *bytes, size_t n_bytes)
 {
     char memory[GRPC_MESSAGE_BYTES];
@@ -566,8 +589,13 @@ static void start_request(struct grpc_call *c, struct taken *t, const char *byte
 
     arena_init(&arena, memory, sizeof(memory), GRPC_VIEW_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = infer_message_read(&t->message, bytes, n_bytes, &arena);
-    if (st) { /* no message at all ends the stream */
+    if (st && status_code(st) != STATUS_INTERNAL) {
         call_fail(c, st);
+    } else if (st) { /* no message at all: as in the reference, it ends the input like a half-close
+                      */
+        status_free(st);
+        call_ignore_input(c);
+        end_input(c);
     } else {
         const char *id = copy_id(&t->message, &arena); /* before the message's block may go */
         st = submit_message(c, t);
@@ -581,20 +609,9 @@ static void start_request(struct grpc_call *c, struct taken *t, const char *byte
 
 static void take_stream_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
-    struct taken t = {.block = block};
+    struct taken t = {.block = block, .n_bytes = n_bytes};
     start_request(c, &t, bytes, n_bytes);
     pool_release(t.block); /* of a message that became no request */
-    if (!c->has_ended && !has_room(c)) {
-        call_hold(c);
-        if (stream_part_of(c)->n_open < MAX_REQUESTS)
-            http2_stream_await_room(c->stream);
-    }
-}
-
-static void end_input(struct grpc_call *c)
-{
-    stream_part_of(c)->is_half_closed = true;
-    finish_if_over(c);
 }
 
 static void cancel_stream(struct grpc_call *c)
@@ -615,6 +632,6 @@ const struct grpc_kind grpc_stream_kind = {
     .begin = begin_stream,
     .on_message = take_stream_message,
     .on_half_close = end_input,
-    .on_room = resume_if_room,
+    .may_begin = may_begin_streamed,
     .cancel = cancel_stream,
 };

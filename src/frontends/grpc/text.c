@@ -62,9 +62,9 @@ bool grpc_is_content_type(struct span value)
     return value.length == length || value.at[length] == '+' || value.at[length] == ';';
 }
 
-bool grpc_parse_timeout(struct span value, uint64_t *ret_ns)
+/* Finds the nanoseconds of a unit; 0: there is no such unit. */
+static uint64_t find_unit_ns(char unit)
 {
-    enum { MAX_DIGITS = 8 };
     static const struct {
         char unit;
         uint64_t ns;
@@ -72,22 +72,42 @@ bool grpc_parse_timeout(struct span value, uint64_t *ret_ns)
         {'H', 3600 * NS_PER_S}, {'M', 60 * NS_PER_S},      {'S', NS_PER_S},
         {'m', NS_PER_S / 1000}, {'u', NS_PER_S / 1000000}, {'n', 1},
     };
-    uint64_t n = 0;
-    if (value.length < 2 || value.length > MAX_DIGITS + 1)
-        return false;
-    for (size_t i = 0; i < value.length - 1; i++) {
-        if (value.at[i] < '0' || value.at[i] > '9')
-            return false;
-        n = 10 * n + (uint64_t)(value.at[i] - '0');
-    }
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-        if (units[i].unit != value.at[value.length - 1])
-            continue;
-        if (__builtin_mul_overflow(n, units[i].ns, ret_ns))
-            *ret_ns = UINT64_MAX;
-        return true;
+        if (units[i].unit == unit)
+            return units[i].ns;
     }
-    return false;
+    return 0;
+}
+
+static const char *skip_spaces(const char *at, const char *end)
+{
+    while (at < end && *at == ' ')
+        at++;
+    return at;
+}
+
+bool grpc_parse_timeout(struct span value, uint64_t *ret_ns)
+{
+    const uint64_t most = 1000 * 1000 * 1000;
+    const char *end = value.at + value.length, *digits = skip_spaces(value.at, end), *at = digits;
+    uint64_t n = 0, timeout_ns;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        n = 10 * n + (uint64_t)(*at - '0');
+        if (n > most) { /* whatever follows */
+            *ret_ns = UINT64_MAX;
+            return true;
+        }
+    }
+    if (at == digits)
+        return false;
+    at = skip_spaces(at, end);
+    uint64_t unit_ns = at < end ? find_unit_ns(*at++) : 0;
+    if (unit_ns == 0 || skip_spaces(at, end) != end)
+        return false;
+    if (__builtin_mul_overflow(n, unit_ns, &timeout_ns))
+        timeout_ns = UINT64_MAX;
+    *ret_ns = timeout_ns;
+    return true;
 }
 
 size_t grpc_encode_message(const char *text, size_t length, char *out)

@@ -42,9 +42,11 @@ unsigned int grpc_accepted_encodings(struct span list);
 bool grpc_is_content_type(struct span value);
 
 /*
- * grpc_parse_timeout - the header grpc-timeout: one to eight digits and a unit (H M S m u n).
+ * grpc_parse_timeout - the header grpc-timeout: digits and a unit (H M S m u n), with blanks around
+ * them, as gRPC's own library reads it.
  *
- * Returns false when the value is invalid. Longer times become UINT64_MAX ns.
+ * Returns false when the value is invalid. Numbers above 10^9 and longer times become UINT64_MAX
+ * ns.
  */
 bool grpc_parse_timeout(struct span value, uint64_t *ret_ns);
 

@@ -15,11 +15,11 @@
 #include "core/request/request.h"
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
+#include "frontends/ops/answer.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
 
 struct loop_share;
-struct response;
 struct route;
 
 /* Constant after the start. */
@@ -76,9 +76,7 @@ struct http_call {
     struct requested_output *requested_outputs; /* in the request's arena */
     struct tensor_blocks blocks;                /* of JSON tensors */
     char *json_taken; /* the text of a large reply; ended by pool_release() */
-    struct message answered, destroyed;
-    _Atomic(struct response *) response; /* the first response, or NULL */
-    atomic_uint n_responses;
+    struct answer answer;
     struct request request;
     _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];
 };

@@ -43,7 +43,7 @@ static void release_inputs(struct exchange *x)
     struct http_call *call = exchange_part(x);
     if (x->stage != EXCHANGE_REPLIED || !call->blocks.first)
         return;
-    int ours = atomic_load(&call->response) ? 2 : 1; /* a response has a reference */
+    int ours = atomic_load(&call->answer.response) ? 2 : 1; /* a response has a reference */
     if (atomic_load_explicit(&call->request.life.refs, memory_order_acquire) == ours)
         tensor_blocks_release(&call->blocks);
 }
@@ -52,22 +52,17 @@ static void release_inputs(struct exchange *x)
 static void reply_with_response(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    unsigned int n = atomic_load(&call->n_responses);
-    struct response *resp = atomic_load(&call->response);
-
-    if (UNLIKELY(n != 1)) {
-        struct status *st = status_new(STATUS_INTERNAL, "expected a single response, got %u", n);
+    struct response *resp;
+    struct status *st = answer_read(&call->answer, &resp);
+    if (UNLIKELY(st != NULL))
         reply_status(x, st, content_text);
-    } else if (resp->error) {
-        reply_status(x, status_ref(resp->error), content_text);
-    } else {
+    else
         infer_print(x, resp);
-    }
 }
 
 static void on_answered(struct message *m)
 {
-    struct exchange *x = exchange_of_part(CONTAINER_OF(m, struct http_call, answered));
+    struct exchange *x = exchange_of_part(CONTAINER_OF(m, struct http_call, answer.answered));
     exchange_ref(x);
     reply_with_response(x);
     release_inputs(x);
@@ -79,18 +74,8 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
 
-    if (resp) {
-        struct response *none = NULL;
-        if (!atomic_compare_exchange_strong(&call->response, &none, resp))
-            response_free(resp); /* HTTP can carry only one; more are an error */
-        atomic_fetch_add(&call->n_responses, 1);
-    }
-    if (!(flags & RESPONSE_FINAL))
-        return;
-    if (loop_is_on_thread(x->env->net.loop))
+    if (answer_take(&call->answer, x->env->net.loop, resp, flags))
         reply_with_response(x);
-    else
-        loop_post(x->env->net.loop, &call->answered);
 }
 
 static void release_request_blocks(struct exchange *x)
@@ -102,17 +87,15 @@ static void release_request_blocks(struct exchange *x)
 
 static void on_destroyed(struct message *m)
 {
-    release_request_blocks(exchange_of_part(CONTAINER_OF(m, struct http_call, destroyed)));
+    release_request_blocks(exchange_of_part(CONTAINER_OF(m, struct http_call, answer.destroyed)));
 }
 
 static void on_destroy(struct request *r)
 {
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
-    if (loop_is_on_thread(x->env->net.loop))
+    if (answer_destroyed(&call->answer, x->env->net.loop))
         release_request_blocks(x);
-    else
-        loop_post(x->env->net.loop, &call->destroyed);
 }
 
 static const struct request_ops ops = {
@@ -151,10 +134,7 @@ void infer_begin(struct exchange *x, struct model *model)
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
     call->blocks = (struct tensor_blocks){NULL};
-    atomic_init(&call->response, NULL);
-    atomic_init(&call->n_responses, 0);
-    call->answered.deliver = on_answered;
-    call->destroyed.deliver = on_destroyed;
+    answer_init(&call->answer, on_answered, on_destroyed);
     request_init(&call->request, &ops, model, call->request_memory, sizeof(call->request_memory),
                  x->env->net.pool);
     exchange_ref(x); /* on_destroy's */
@@ -224,7 +204,7 @@ void infer_end(struct exchange *x)
         return;
     }
     pool_release(TAKE(call->json_taken));
-    response_free(atomic_exchange(&call->response, NULL));
+    answer_drop(&call->answer);
     request_unref(&call->request);
 }
 

@@ -324,7 +324,7 @@ void infer_print(struct exchange *x, struct response *resp)
 
     /* Tensors that are all printed are not kept for a client that reads slowly. */
     if (p.n_pieces == 1)
-        response_free(atomic_exchange(&p.call->response, NULL));
+        answer_drop(&p.call->answer);
     p.pieces[0] = (struct iovec){text, size};
     exchange_reply(x,
                    &(struct http_reply){

@@ -29,9 +29,13 @@ static void timeouts_have_digits_and_a_unit(void **state)
         {"0S", 0},
         {"99999999H", UINT64_MAX},
         {"99999999n", 99999999},
+        {"1000000000n", 1000000000},
+        {"1000000001n", UINT64_MAX},
+        {"123456789S", 123456789000000000},
+        {" 1 S ", 1000000000}, /* blanks, as gRPC's own library allows them */
+        {"99999999999x", UINT64_MAX},
     };
-    static const char *const wrong[] = {"",    "S",          "1",    "1s",  "-1S",
-                                        "1 S", "123456789S", "0x1S", "1.5S"};
+    static const char *const wrong[] = {"", " ", "S", "1", "1s", "-1S", "1S x", "0x1S", "1.5S"};
     uint64_t ns;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         assert_true(grpc_parse_timeout(span_of(rows[i].text), &ns));
