@@ -50,7 +50,7 @@ void call_ignore_input(struct grpc_call *c)
 }
 
 /* Ends the call: its input, and its deadline. */
-static void end_call(struct grpc_call *c)
+static void mark_ended(struct grpc_call *c)
 {
     c->has_ended = true;
     call_ignore_input(c);
@@ -94,7 +94,7 @@ static void send_status(struct grpc_call *c, int code, const char *message)
     struct http2_field fields[4] = {content_type, accept_encoding};
     const struct http2_field *trailers = c->trailers;
     uint32_t n = set_trailers(c, code, message);
-    end_call(c);
+    mark_ended(c);
     if (!c->has_answer) {
         memcpy(&fields[2], trailers, n * sizeof(*fields));
         http2_stream_respond(c->stream, "200", fields, 2 + n, true);
@@ -609,7 +609,7 @@ static void on_cancel(struct http2_stream *s, enum http2_error why)
     bool was_wanted = c->has_begun && !c->has_ended;
     (void)why;
     if (!c->has_ended)
-        end_call(c);
+        mark_ended(c);
     if (was_wanted && c->kind->cancel)
         c->kind->cancel(c);
 }
@@ -618,7 +618,7 @@ static void on_stream_end(struct http2_stream *s)
 {
     struct grpc_call *c = call_of(s);
     if (!c->has_ended)
-        end_call(c);
+        mark_ended(c);
     if (c->has_begun && c->kind->close)
         c->kind->close(c);
     call_unref(c);
