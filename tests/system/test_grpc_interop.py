@@ -3,8 +3,6 @@
 with grpcio from the public description of the tests, and Go's genuine one.
 """
 
-import contextlib
-import socket
 import subprocess
 import threading
 
@@ -12,6 +10,7 @@ import grpc
 import pytest
 
 import protos
+from relay import Relay
 from server import BUILD, ROOT, SANITIZER
 
 pytestmark = pytest.mark.conch_only("drives our library: the program does not have the service of these tests")
@@ -46,34 +45,6 @@ class Interop:
         _, errors = self.process.communicate("", timeout=WITHIN_S)
         assert not SANITIZER.search(errors), errors
         assert self.process.returncode == 0, errors
-
-
-class Relay:
-    """Passes one connection on to a port, and counts the bytes each way."""
-
-    def __init__(self, port):
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._target = port
-        self.n_asked = self.n_answered = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        client, _ = self._listener.accept()
-        server = socket.create_connection(("127.0.0.1", self._target))
-        threading.Thread(target=self._pass, args=(client, server, "n_asked"), daemon=True).start()
-        self._pass(server, client, "n_answered")
-
-    def _pass(self, source, target, count):
-        with contextlib.suppress(OSError):
-            while (got := source.recv(65536)):
-                setattr(self, count, getattr(self, count) + len(got))
-                target.sendall(got)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-    def close(self):
-        self._listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -277,29 +248,25 @@ def test_client_compressed_streaming(service, message, packing):
 
 
 def test_server_compressed_unary(interop, message):
-    relay = Relay(interop.port)
-    with grpc.insecure_channel(f"127.0.0.1:{relay.port}") as channel:
+    with Relay(interop.port) as relay, grpc.insecure_channel(relay.url) as channel:
         service, seen = Service(channel, message), []
         for packed in (True, False):
             before = relay.n_answered
             answer = service.unary(large(message, response_compressed=message("Flag", value=packed)), timeout=WITHIN_S)
             assert sizes_of([answer]) == [LARGE_ANSWER]
             seen.append(relay.n_answered - before < LARGE_ANSWER)
-    relay.close()
     assert seen == [interop.encoding != "identity", False]
 
 
 def test_server_compressed_streaming(interop, message):
-    relay = Relay(interop.port)
     sizes = [31415, 92653]
-    with grpc.insecure_channel(f"127.0.0.1:{relay.port}") as channel:
+    with Relay(interop.port) as relay, grpc.insecure_channel(relay.url) as channel:
         parameters = [message("OutputParameters", size=size, compressed=message("Flag", value=packed))
                       for size, packed in zip(sizes, [True, False])]
         answers = Service(channel, message).output(message("OutputRequest", response_parameters=parameters), timeout=WITHIN_S)
         assert sizes_of(answers) == sizes
         least = sizes[1] if interop.encoding != "identity" else sum(sizes)
         assert least < relay.n_answered < least + 5000
-    relay.close()
 
 
 @pytest.mark.skipif(not GO_CLIENT.exists(), reason="Go's client of the interoperability tests is not there: make test-go")
