@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java stress soak pauses format check bench fuzz coverage docs install tag reference clean help
+.PHONY: build deps run optimized test test-rust test-java test-go stress soak pauses format check bench fuzz coverage docs install tag reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -41,6 +41,11 @@ test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writ
 test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API, and test a program that embeds our library by it
 	@$(DEPS) -q run test java
 	@tools/test $(PRESET) system/test_embedding_programs
+
+test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
+	@$(DEPS) -q run test clients
+	@tests/clients/build go
+	@tools/test $(PRESET) system/test_grpc
 
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test

@@ -9,10 +9,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 
 def describe(path, root):
-    """The bytes of a FileDescriptorSet of the file and of what it imports; paths of imports begin at root."""
+    """The bytes of a FileDescriptorSet of the file and of what it imports; the path, and those of imports, begin at root."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "set")
-        subprocess.run(["protoc-c", f"-I{root}", "--include_imports", f"--descriptor_set_out={out}", path], check=True)
+        subprocess.run(["protoc-c", "-I.", "--include_imports", f"--descriptor_set_out={out}", path], cwd=root, check=True)
         return out.read_bytes()
 
 
