@@ -94,7 +94,7 @@ def _h2spec(tmp_path_factory):
     return folder / "h2spec"
 
 
-def test_h2spec(port, h2spec):
+def test_h2spec_where_go_can_fetch_it(port, h2spec):
     """The whole suite: frames, states, HPACK."""
     done = subprocess.run([h2spec, "-p", str(port), "-o", "20"], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -77,19 +77,14 @@ static void note_progress(struct http2_pace *p, bool waits, uint64_t now_ns, uin
     }
 }
 
-static bool is_time_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-    return limit_ns > 0 && now_ns - since_ns >= limit_ns;
-}
-
 /* Whether the direction has not moved for too long, or too slowly. */
 static bool is_given_up(struct http2_pace *p, const struct http2_times *t, uint64_t now_ns)
 {
     if (p->last_ns == 0)
         return false;
-    if (is_time_over(p->last_ns, t->stall_ns, now_ns))
+    if (http2_is_over(p->last_ns, t->stall_ns, now_ns))
         return true;
-    if (t->min_rate == 0 || !is_time_over(p->rate_ns, t->rate_ns, now_ns))
+    if (t->min_rate == 0 || !http2_is_over(p->rate_ns, t->rate_ns, now_ns))
         return false;
     uint64_t ms = (now_ns - p->rate_ns) / NS_PER_MS, n_bytes = p->rate_bytes;
     p->rate_ns = now_ns;

@@ -334,6 +334,12 @@ uint64_t http2_get_burden(const struct session *session, bool *ret_stalled);
 
 /* ---- Time: http2_time.c ---- */
 
+/* http2_is_over - whether the limit is over; never when it is 0. */
+static inline bool http2_is_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+    return limit_ns > 0 && now_ns >= since_ns && now_ns - since_ns >= limit_ns;
+}
+
 void http2_begin_times(struct http2 *h);
 void http2_check_time(struct http2 *h, uint64_t now_ns);
 /*

@@ -19,11 +19,6 @@
 
 static const uint8_t keepalive_opaque[8] = "conchpin", drain_opaque[8] = "conchend";
 
-static bool is_time_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-    return limit_ns > 0 && now_ns >= since_ns && now_ns - since_ns >= limit_ns;
-}
-
 /* Chooses 90 to 110 % of the age, so that connections that began together do not end together. */
 static uint64_t spread_age(struct http2_shared *shared, uint64_t age_ns)
 {
@@ -57,11 +52,11 @@ static void check_keepalive(struct http2 *h, uint64_t now_ns)
 {
     const struct http2_times *t = h->env->times;
     if (h->ping_ns > 0) {
-        if (is_time_over(h->ping_ns, t->keepalive_timeout_ns, now_ns))
+        if (http2_is_over(h->ping_ns, t->keepalive_timeout_ns, now_ns))
             http2_fail(h, HTTP2_NO_ERROR, "keepalive watchdog timeout");
         return;
     }
-    if (!needs_keepalive(h) || !is_time_over(h->read_ns, t->keepalive_ns, now_ns))
+    if (!needs_keepalive(h) || !http2_is_over(h->read_ns, t->keepalive_ns, now_ns))
         return;
     h->ping_ns = now_ns;
     h->n_pings++;
@@ -118,13 +113,13 @@ void http2_ping_acked(struct http2 *h, const uint8_t opaque[8])
 static void check_age(struct http2 *h, uint64_t now_ns)
 {
     const struct http2_times *t = h->env->times;
-    if (h->drain == DRAIN_NONE && is_time_over(h->began_ns, h->max_age_ns, now_ns)) {
+    if (h->drain == DRAIN_NONE && http2_is_over(h->began_ns, h->max_age_ns, now_ns)) {
         h->aged = true;
         http2_begin_drain(h, "max_age");
     }
-    if (h->drain == DRAIN_NOTICED && is_time_over(h->drain_ns, t->notice_ns, now_ns))
+    if (h->drain == DRAIN_NOTICED && http2_is_over(h->drain_ns, t->notice_ns, now_ns))
         end_drain(h);
-    if (h->aged && is_time_over(h->began_ns, h->max_age_ns + t->age_grace_ns, now_ns) &&
+    if (h->aged && http2_is_over(h->began_ns, h->max_age_ns + t->age_grace_ns, now_ns) &&
         t->age_grace_ns > 0)
         http2_fail(h, HTTP2_NO_ERROR, "max_age_grace");
 }
@@ -134,7 +129,7 @@ void http2_check_time(struct http2 *h, uint64_t now_ns)
     if (h->failed)
         return;
     if (!h->settings_acked && h->settings_received &&
-        is_time_over(h->began_ns, h->env->times->settings_ns, now_ns)) {
+        http2_is_over(h->began_ns, h->env->times->settings_ns, now_ns)) {
         http2_fail(h, HTTP2_SETTINGS_TIMEOUT, "SETTINGS were not acknowledged");
         return;
     }
