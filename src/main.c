@@ -390,9 +390,13 @@ struct frontends {
     struct follower follower;
 };
 
-/* Prints address:port as URLs have it. */
+/* Prints address:port as URLs have it; an address of unix: has no port. */
 static void print_place(char *out, size_t size, const char *address, int port)
 {
+    if (strncmp(address, "unix:", 5) == 0) {
+        snprintf(out, size, "%s", address);
+        return;
+    }
     if (strncmp(address, "ipv4:", 5) == 0 || strncmp(address, "ipv6:", 5) == 0)
         address += 5;
     bool v6 = strchr(address, ':') != NULL;
@@ -407,7 +411,9 @@ static void log_services(const struct options *o, const struct frontends *f)
         print_place(http, sizeof(http), option_text(o, OPT_HTTP_ADDRESS), conch_http_port(f->http));
     if (f->grpc)
         print_place(grpc, sizeof(grpc), option_text(o, OPT_GRPC_ADDRESS), conch_grpc_port(f->grpc));
-    if (f->http)
+    if (f->http && strncmp(http, "unix:", 5) == 0)
+        log_info("Serving HTTP at %s%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
+    else if (f->http)
         log_info("Serving HTTP at http://%s/v2%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
     else if (f->grpc)
         log_info("Serving gRPC at %s", grpc);

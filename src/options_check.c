@@ -390,16 +390,17 @@ static const struct service services[] = {
     {"metrics", OPT_ALLOW_METRICS, OPT_METRICS_ADDRESS, OPT_METRICS_PORT},
 };
 
-/* Does the service have a port of its own choice? */
-static bool is_placed(const struct options *o, const struct service *s)
-{
-    return option_bool(o, s->allow) && option_int(o, s->port) != 0;
-}
-
 static const char *address_of(const struct options *o, const struct service *s)
 {
     const char *address = option_text(o, s->address);
     return address ? address : option_text(o, OPT_HTTP_ADDRESS);
+}
+
+/* Does the service have a port that the user has chosen, or the default one? */
+static bool is_placed(const struct options *o, const struct service *s)
+{
+    return option_bool(o, s->allow) && option_int(o, s->port) != 0 &&
+           strncmp(address_of(o, s), "unix:", 5) != 0;
 }
 
 /* A service that is switched off may have any number, as in the reference. */

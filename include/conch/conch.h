@@ -244,7 +244,7 @@ struct conch_grpc;
  */
 struct conch_grpc_options {
     size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
-    const char *address; /* a numeric address or a host name */
+    const char *address; /* a numeric address, a host name, unix:PATH or unix:@NAME */
     int port;            /* 0 = any free port: conch_grpc_port() gives it */
     bool reuse_port;     /* several processes may listen on the port */
     int n_threads;       /* event loops that take connections; 0 = one for each CPU, and never more
@@ -301,7 +301,7 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_grpc_start(struct TRITONSERVER_S
                                                            const struct conch_grpc_options *options,
                                                            struct conch_grpc **ret_grpc);
 
-/* conch_grpc_port - the port on which the server listens. */
+/* conch_grpc_port - the port on which the server listens; 0 with a unix: address. */
 CONCH_DECLSPEC int conch_grpc_port(const struct conch_grpc *grpc);
 
 /* conch_grpc_begin_stop - likewise as conch_http_begin_stop(); new calls get UNAVAILABLE. */

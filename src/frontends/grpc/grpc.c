@@ -85,7 +85,8 @@ static bool read_compression(const char *name, enum grpc_compression *ret)
     return false;
 }
 
-static struct status *read_settings(const struct conch_grpc_options *o, struct grpc_settings *ret)
+static struct status *read_call_settings(const struct conch_grpc_options *o,
+                                         struct grpc_settings *ret)
 {
     if (!read_compression(o->compression_level, &ret->compression))
         return status_new(STATUS_INVALID_ARG, "conch_grpc_start: invalid compression level '%s'",
@@ -146,11 +147,11 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
-static struct status *start_grpc(struct conch_grpc *grpc, const struct conch_grpc_options *o)
+static struct status *start_calls(struct conch_grpc *grpc, const struct conch_grpc_options *o)
 {
     struct server *server = grpc->settings.server;
     struct net_options net;
-    struct status *st = read_settings(o, &grpc->settings);
+    struct status *st = read_call_settings(o, &grpc->settings);
     if (st)
         return st;
     read_limits(o, &grpc->http2.limits);
@@ -185,12 +186,12 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
 
     struct conch_grpc *grpc = mem_zalloc(sizeof(*grpc));
     grpc->settings.server = (struct server *)server;
-    struct status *st = start_grpc(grpc, &o);
+    struct status *st = start_calls(grpc, &o);
     if (st) {
         mem_free(grpc);
         return (TRITONSERVER_Error *)st;
     }
-    log_info("Started GRPCInferenceService at %s:%d", o.address, net_server_port(grpc->net));
+    log_info("Started GRPCInferenceService at %s", net_server_place(grpc->net));
     *ret_grpc = grpc;
     return NULL;
 }

@@ -321,7 +321,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
         mem_free(http);
         return (TRITONSERVER_Error *)st;
     }
-    log_info("Started HTTPService at %s:%d", o.address, net_server_port(http->net));
+    log_info("Started HTTPService at %s", net_server_place(http->net));
     *ret_http = http;
     return NULL;
 }

@@ -156,7 +156,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
         mem_free(metrics);
         return (TRITONSERVER_Error *)st;
     }
-    log_info("Started Metrics Service at %s:%d", o.address, net_server_port(metrics->net));
+    log_info("Started Metrics Service at %s", net_server_place(metrics->net));
     *ret_metrics = metrics;
     return NULL;
 }

@@ -128,9 +128,24 @@ static unsigned int count_addresses(const struct addrinfo *found)
     return n;
 }
 
+static struct status *open_unix(struct listener *l, const char *address, bool reuse_port)
+{
+    if (reuse_port)
+        return status_new(STATUS_INVALID_ARG,
+                          "cannot listen on '%s': several servers cannot share it", address);
+    struct status *st = unix_socket_open(&l->file, address, BACKLOG, &l->fds[0]);
+    if (st)
+        return st;
+    l->n_sockets = 1;
+    snprintf(l->place, sizeof(l->place), "%s", address);
+    return NULL;
+}
+
 struct status *listener_open(struct listener *l, const char *address, int port, bool reuse_port)
 {
     *l = (struct listener){0};
+    if (unix_socket_is_meant(address))
+        return open_unix(l, address, reuse_port);
 
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
@@ -160,8 +175,10 @@ struct status *listener_open(struct listener *l, const char *address, int port, 
     }
     err = errno;
     freeaddrinfo(found);
-    if (opened == OPENED)
+    if (opened == OPENED) {
+        snprintf(l->place, sizeof(l->place), "%s:%d", address, l->port);
         return NULL;
+    }
     /* The blank at the end is the reference's (reference/behaviours §20.2), whose users match on
      * it. */
     if (opened == OPENED_IN_USE)
@@ -182,10 +199,12 @@ void listener_shut(struct listener *l)
 {
     for (unsigned int i = 0; i < l->n_sockets; i++)
         shutdown(l->fds[i], SHUT_RDWR);
+    unix_socket_remove(&l->file);
 }
 
 void listener_close(struct listener *l)
 {
+    unix_socket_remove(&l->file);
     close_all(l);
 }
 

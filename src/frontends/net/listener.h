@@ -12,17 +12,21 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "frontends/net/unix_socket.h"
 
 struct status;
 struct worker_service;
 
-enum { LISTENER_MAX_SOCKETS = 8 };
+enum { LISTENER_MAX_SOCKETS = 8, LISTENER_PLACE_BYTES = 320 };
 
 struct listener {
     /* Set by listener_open(), constant afterwards. */
     int fds[LISTENER_MAX_SOCKETS];
     unsigned int n_sockets;
-    int port; /* the port in use, also when 0 was asked for */
+    int port; /* the port in use, also when 0 was asked for; 0 for "unix:" */
+    char place[LISTENER_PLACE_BYTES]; /* for people: a:p, or unix:PATH */
+
+    struct unix_socket file; /* of "unix:"; the thread that starts and stops the service */
 
     /* Set by listener_serve(), constant afterwards. */
     struct worker_service *services; /* of each worker that has connections of this port */
@@ -45,11 +49,12 @@ struct listener {
  *
  * @address  a numeric address or a host name; "" or "0.0.0.0" for every IPv4 address. "ipv4:" or
  *           "ipv6:" may precede it, as in the reference. Addresses of a name that this machine does
- *           not have are skipped, as long as one is left.
- * @port     0 for any free port
+ *           not have are skipped, as long as one is left. "unix:PATH" or "unix:@NAME" for clients
+ *           of this machine (unix_socket.h)
+ * @port     0 for any free port; ignored for "unix:"
  * Errors:   STATUS_UNAVAILABLE  Socket 'a:p' already in use
  *           STATUS_INVALID_ARG  the address is invalid, or has more than LISTENER_MAX_SOCKETS
- *                               addresses
+ *                               addresses, or is "unix:" and to be shared
  */
 NODISCARD struct status *listener_open(struct listener *l, const char *address, int port,
                                        bool reuse_port);
@@ -72,8 +77,9 @@ void listener_serve(struct listener *l, struct worker_service *services, unsigne
 
 /*
  * listener_shut - ends listening at once: no further client can connect, even while a loop is busy.
+ * The file of a "unix:" socket is removed.
  *
- * Thread: any, until listener_close().
+ * Thread: the one that stops the service, until listener_close().
  */
 void listener_shut(struct listener *l);
 

@@ -257,6 +257,11 @@ int net_server_port(const struct net_server *s)
     return s->listener.port;
 }
 
+const char *net_server_place(const struct net_server *s)
+{
+    return s->listener.place;
+}
+
 /* ---- Stopping ------------------------------------------------------------------------------- */
 
 /* Closes the connections that are idle. Each later call closes those that became idle since. */

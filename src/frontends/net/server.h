@@ -57,7 +57,12 @@ void net_options_init(struct net_options *o);
  */
 NODISCARD struct status *net_server_start(const struct net_options *o, struct net_server **ret);
 
+/*
+ * net_server_port, net_server_place - where the service listens: the port, 0 for "unix:"; and the
+ * address with the port as text, which lives as long as the service.
+ */
 int net_server_port(const struct net_server *s);
+const char *net_server_place(const struct net_server *s);
 
 typedef void net_tick_fn(unsigned int seconds_left, unsigned int n_conns);
 
