@@ -14,8 +14,8 @@
  * One thread. Replies are read into one buffer that stays in the cache and are never collected. The
  * body of every reply is compared with the first one's length and its leading bytes.
  */
-#include "procfs.h"
 #include "reply.h"
+#include "tally.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,6 @@
 #include <signal.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,15 +31,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
     MAX_PIPELINE = 256,
     READ_SIZE = 256 * 1024,
     WRITE_VECTORS = 64,
-    MAX_COUNTERS = 16,
-    STALL_LIMIT_S = 60, /* without a reply for this long the server hangs */
 };
 
 struct options {
@@ -89,35 +85,8 @@ struct load {
     bool issuing;
     uint64_t deadline_ns;
     uint64_t outstanding;
-    uint64_t answered;
-    uint64_t non_2xx;
-    uint64_t mismatched;
-    uint64_t reconnects;
-    uint32_t *latency; /* in units of 100 ns, which reach to 429 s */
-    size_t latency_cap;
+    struct tally tally;
 };
-
-static void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-static void die(const char *format, ...)
-{
-    va_list ap;
-
-    fputs("load: ", stderr);
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void conn_open(struct load *l, struct conn *c)
 {
@@ -126,7 +95,7 @@ static void conn_open(struct load *l, struct conn *c)
 
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&l->addr, sizeof(l->addr)) != 0)
-        die("connect to %s:%u: %s", l->opt.host, l->opt.port, strerror(errno));
+        tally_die("connect to %s:%u: %s", l->opt.host, l->opt.port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     reply_reset(&c->reply);
@@ -134,7 +103,7 @@ static void conn_open(struct load *l, struct conn *c)
     c->unsent = 0;
     c->n_begun = c->n_replied = c->n_done = 0;
     if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev) != 0)
-        die("epoll_ctl: %s", strerror(errno));
+        tally_die("epoll_ctl: %s", strerror(errno));
 }
 
 static void conn_send(struct load *l, struct conn *c)
@@ -159,7 +128,7 @@ static void conn_send(struct load *l, struct conn *c)
                 return;
             if (errno == EPIPE || errno == ECONNRESET)
                 return; /* the read side reports it */
-            die("writev: %s", strerror(errno));
+            tally_die("writev: %s", strerror(errno));
         }
         c->unsent -= (size_t)sent;
     }
@@ -168,7 +137,7 @@ static void conn_send(struct load *l, struct conn *c)
 /* Begins requests until the pipeline is full. */
 static void conn_refill(struct load *l, struct conn *c)
 {
-    uint64_t now = now_ns();
+    uint64_t now = tally_now_ns();
 
     while (l->issuing && c->n_begun - c->n_done < l->opt.pipeline) {
         c->begun_ns[c->n_begun % MAX_PIPELINE] = now;
@@ -179,17 +148,6 @@ static void conn_refill(struct load *l, struct conn *c)
     conn_send(l, c);
 }
 
-static void record_latency(struct load *l, uint64_t ns)
-{
-    if (l->answered == l->latency_cap) {
-        l->latency_cap = l->latency_cap ? l->latency_cap * 2 : 1 << 20;
-        l->latency = realloc(l->latency, l->latency_cap * sizeof(*l->latency));
-        if (!l->latency)
-            die("out of memory");
-    }
-    l->latency[l->answered++] = (uint32_t)(ns / 100);
-}
-
 /* Counts the requests that are both sent and replied to. */
 static void conn_settle(struct load *l, struct conn *c)
 {
@@ -198,9 +156,9 @@ static void conn_settle(struct load *l, struct conn *c)
 
     if (c->n_done == c->n_replied || c->n_done == n_sent)
         return;
-    now = now_ns();
+    now = tally_now_ns();
     while (c->n_done < c->n_replied && c->n_done < n_sent) {
-        record_latency(l, now - c->begun_ns[c->n_done % MAX_PIPELINE]);
+        tally_record(&l->tally, now - c->begun_ns[c->n_done % MAX_PIPELINE]);
         c->n_done++;
         l->outstanding--;
     }
@@ -213,7 +171,7 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
     size_t pos = c->reply.body_pos - len;
 
     if (c->reply.status / 100 != 2) {
-        if (l->non_2xx == 0 && pos == 0)
+        if (l->tally.failed == 0 && pos == 0)
             fprintf(stderr, "load: status %d: %.*s\n", c->reply.status,
                     (int)(len < 400 ? len : 400), span);
         return;
@@ -223,7 +181,7 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
         if (!l->first_body)
             l->first_body = malloc(c->reply.body_len);
         if (!l->first_body)
-            die("no memory for a reply of %zu bytes", c->reply.body_len);
+            tally_die("no memory for a reply of %zu bytes", c->reply.body_len);
         memcpy(l->first_body + pos, span, len);
         return;
     }
@@ -238,15 +196,15 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
 static void reply_end(struct load *l, struct conn *c)
 {
     if (c->n_replied == c->n_begun)
-        die("a reply to no request");
+        tally_die("a reply to no request");
     c->n_replied++;
     if (c->reply.status / 100 != 2) {
-        l->non_2xx++;
+        l->tally.failed++;
     } else if (!l->have_first) {
         l->have_first = true;
         l->first_len = c->reply.body_len;
     } else if (c->differs || c->reply.body_len != l->first_len) {
-        l->mismatched++;
+        l->tally.mismatched++;
     }
     c->differs = false;
 }
@@ -279,7 +237,7 @@ static void conn_read(struct load *l, struct conn *c)
                     goto closed;
                 break;
             case REPLY_ERROR:
-                die("%s", why);
+                tally_die("%s", why);
             }
         }
         if (ended) {
@@ -293,10 +251,10 @@ closed:
     /* Outstanding requests are dropped: they are neither answered nor counted. */
     conn_settle(l, c);
     l->outstanding -= c->n_begun - c->n_done;
-    l->reconnects++;
+    l->tally.reconnects++;
     close(c->fd);
-    if (l->reconnects > 1000)
-        die("the server closes its connections: %s:%u", l->opt.host, l->opt.port);
+    if (l->tally.reconnects > 1000)
+        tally_die("the server closes its connections: %s:%u", l->opt.host, l->opt.port);
     conn_open(l, c);
     conn_refill(l, c);
 }
@@ -320,9 +278,9 @@ static void run_phase(struct load *l, unsigned n_conns, double seconds)
 {
     uint64_t last_answered = 0, last_progress;
 
-    l->answered = l->non_2xx = l->mismatched = l->reconnects = 0;
+    tally_reset(&l->tally);
     l->issuing = true;
-    last_progress = now_ns();
+    last_progress = tally_now_ns();
     l->deadline_ns = last_progress + (uint64_t)(seconds * 1e9);
     for (unsigned i = 0; i < n_conns; i++)
         conn_refill(l, &l->conns[i]);
@@ -334,19 +292,19 @@ static void run_phase(struct load *l, unsigned n_conns, double seconds)
         int n = epoll_wait(l->epoll, events, 64, 100);
 
         if (n < 0 && errno != EINTR)
-            die("epoll_wait: %s", strerror(errno));
+            tally_die("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < n; i++)
             conn_event(l, events[i].data.ptr, events[i].events);
-        if (n > 0 && l->answered > last_answered) {
-            last_answered = l->answered;
-            last_progress = now_ns();
+        if (n > 0 && l->tally.answered > last_answered) {
+            last_answered = l->tally.answered;
+            last_progress = tally_now_ns();
             continue;
         }
-        if (now_ns() > l->deadline_ns)
+        if (tally_now_ns() > l->deadline_ns)
             l->issuing = false;
-        if (now_ns() - last_progress > STALL_LIMIT_S * 1000000000ull)
-            die("no reply for %d s with %llu requests outstanding", STALL_LIMIT_S,
-                (unsigned long long)l->outstanding);
+        if (tally_now_ns() - last_progress > TALLY_STALL_LIMIT_S * 1000000000ull)
+            tally_die("no reply for %d s with %llu requests outstanding", TALLY_STALL_LIMIT_S,
+                      (unsigned long long)l->outstanding);
     }
 }
 
@@ -359,65 +317,13 @@ static void learn_first(struct load *l)
     run_phase(l, 1, 0);
     l->opt.pipeline = pipeline;
     if (!l->have_first)
-        die("the first request was not answered with 2xx");
+        tally_die("the first request was not answered with 2xx");
     if (l->opt.first_path) {
         FILE *f = fopen(l->opt.first_path, "we");
 
         if (!f || fwrite(l->first_body, 1, l->first_len, f) != l->first_len || fclose(f) != 0)
-            die("%s: %s", l->opt.first_path, strerror(errno));
+            tally_die("%s: %s", l->opt.first_path, strerror(errno));
     }
-}
-
-static int latency_compare(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double percentile_us(const struct load *l, double p)
-{
-    if (l->answered == 0)
-        return 0;
-    return l->latency[(size_t)(p * (double)(l->answered - 1) + 0.5)] / 10.0;
-}
-
-/* Adds sign * the counts in the file, all of them up to MAX_COUNTERS. */
-static size_t counters_add(const char *path, int sign, int64_t counters[MAX_COUNTERS])
-{
-    uint64_t now[MAX_COUNTERS];
-    size_t n;
-    FILE *f;
-
-    if (!path)
-        return 0;
-    f = fopen(path, "re");
-    if (!f)
-        die("%s: %s", path, strerror(errno));
-    n = fread(now, sizeof(now[0]), MAX_COUNTERS, f);
-    fclose(f);
-    for (size_t i = 0; i < n; i++)
-        counters[i] += sign * (int64_t)now[i];
-    return n;
-}
-
-static void report(struct load *l, uint64_t elapsed_ns, const struct cpu_sample *from,
-                   const struct cpu_sample *to, const int64_t *counters, size_t n_counters)
-{
-    qsort(l->latency, l->answered, sizeof(*l->latency), latency_compare);
-    printf(
-        "{\"requests\": %llu, \"elapsed_s\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
-        "\"max_us\": %.1f, \"non_2xx\": %llu, \"mismatched\": %llu, \"reconnects\": %llu, "
-        "\"reply_bytes\": %zu, \"server_us\": %llu, \"client_us\": %llu, \"busy_us\": %llu, \"counters\": [",
-        (unsigned long long)l->answered, (double)elapsed_ns / 1e9, percentile_us(l, 0.5),
-        percentile_us(l, 0.99), percentile_us(l, 1.0), (unsigned long long)l->non_2xx,
-        (unsigned long long)l->mismatched, (unsigned long long)l->reconnects, l->first_len,
-        (unsigned long long)(to->server_us - from->server_us),
-        (unsigned long long)(to->client_us - from->client_us),
-        (unsigned long long)(to->busy_us - from->busy_us));
-    for (size_t i = 0; i < n_counters; i++)
-        printf("%s%lld", i ? ", " : "", (long long)counters[i]);
-    printf("]}\n");
 }
 
 static void request_read(struct load *l)
@@ -426,11 +332,11 @@ static void request_read(struct load *l)
     FILE *f = fopen(l->opt.request_path, "re");
 
     if (!f || fstat(fileno(f), &st) != 0 || st.st_size == 0)
-        die("%s: %s", l->opt.request_path, f ? "empty" : strerror(errno));
+        tally_die("%s: %s", l->opt.request_path, f ? "empty" : strerror(errno));
     l->request_len = (size_t)st.st_size;
     l->request = malloc(l->request_len);
     if (!l->request || fread(l->request, 1, l->request_len, f) != l->request_len)
-        die("%s: cannot read it", l->opt.request_path);
+        tally_die("%s: cannot read it", l->opt.request_path);
     fclose(f);
 }
 
@@ -530,36 +436,28 @@ static struct options options_parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct load l = {.opt = options_parse(argc, argv)};
-    int64_t counters[MAX_COUNTERS] = {0};
-    struct cpu_sample from, to;
-    uint64_t start_ns;
-    size_t n_counters;
+    struct tally_frame frame;
 
     l.addr.sin_family = AF_INET;
     l.addr.sin_port = htons((uint16_t)l.opt.port);
     if (inet_pton(AF_INET, l.opt.host, &l.addr.sin_addr) != 1)
-        die("not an IPv4 address: %s", l.opt.host);
+        tally_die("not an IPv4 address: %s", l.opt.host);
     signal(SIGPIPE, SIG_IGN);
     request_read(&l);
     l.scratch = malloc(READ_SIZE);
     l.conns = calloc(l.opt.connections, sizeof(*l.conns));
     l.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (!l.scratch || !l.conns || l.epoll < 0)
-        die("start: %s", strerror(errno));
+        tally_die("start: %s", strerror(errno));
     for (unsigned i = 0; i < l.opt.connections; i++)
         conn_open(&l, &l.conns[i]);
 
     learn_first(&l);
     run_phase(&l, l.opt.connections, l.opt.warmup_s);
-    if (!cpu_sample_take(l.opt.server, l.opt.cpus, &from))
-        return 1;
-    counters_add(l.opt.counters_path, -1, counters);
-    start_ns = now_ns();
+    tally_begin(&frame, l.opt.server, l.opt.cpus, l.opt.counters_path);
     run_phase(&l, l.opt.connections, l.opt.seconds);
-    start_ns = now_ns() - start_ns;
-    if (!cpu_sample_take(l.opt.server, l.opt.cpus, &to))
-        return 1;
-    n_counters = counters_add(l.opt.counters_path, 1, counters);
-    report(&l, start_ns, &from, &to, counters, n_counters);
+    tally_end(&frame, l.opt.server, l.opt.cpus, l.opt.counters_path);
+    l.tally.messages = l.tally.answered;
+    tally_report(&l.tally, &frame, l.first_len);
     return 0;
 }
