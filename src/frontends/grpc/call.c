@@ -8,7 +8,7 @@
  */
 #include "frontends/grpc/call.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
 
 #include "base/compress.h"
@@ -60,11 +60,12 @@ static void mark_ended(struct grpc_call *c)
 
 static uint32_t set_trailers(struct grpc_call *c, int code, const char *message)
 {
-    int n = snprintf(c->status_text, sizeof(c->status_text), "%d", code);
+    static const char numbers[][3] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
+                                      "9", "10", "11", "12", "13", "14", "15", "16"};
     enum { MAX_MESSAGE = 4096 }; /* of the text; clients bound the metadata that they accept */
     size_t length = MIN(strlen(message), (size_t)MAX_MESSAGE);
-    c->trailers[0] = (struct http2_field){"grpc-status", c->status_text, sizeof("grpc-status") - 1,
-                                          (size_t)n, false};
+    c->trailers[0] = (struct http2_field){"grpc-status", numbers[code], sizeof("grpc-status") - 1,
+                                          code < 10 ? 1 : 2, false};
     char *text = length ? arena_alloc(&c->arena, 3 * length) : NULL;
     if (!text) /* without memory the status has only its number */
         return 1;
@@ -363,6 +364,44 @@ static struct status *find_method(struct grpc_call *c, struct span path)
                       (int)MIN(path.length, (size_t)256), path.at);
 }
 
+/* What a head says, in its note: a head that the client repeats is read once (net/http2.h). */
+struct head_note {
+    const struct grpc_kind *kind; /* NULL: the head was not read yet */
+    const struct unary_method *unary;
+    unsigned int encoding, accepted;
+    bool wants_true_status, has_timeout;
+};
+
+static_assert(sizeof(struct head_note) <= HTTP2_NOTE_BYTES, "a note has room");
+
+static void take_note(struct grpc_call *c, const struct head_note *note)
+{
+    c->kind = note->kind;
+    c->unary = note->unary;
+    c->encoding = note->encoding;
+    c->accepted = note->accepted;
+    c->wants_true_status = note->wants_true_status;
+}
+
+static struct status *read_head(struct grpc_call *c, const struct http2_head *head)
+{
+    struct status *st = find_method(c, head->path);
+    if (!st)
+        st = read_encodings(c, head);
+    if (st)
+        return st;
+    c->wants_true_status = span_is(find_header(head, "triton_grpc_error"), "true");
+    if (head->note)
+        *(struct head_note *)head->note =
+            (struct head_note){c->kind,
+                               c->unary,
+                               c->encoding,
+                               c->accepted,
+                               c->wants_true_status,
+                               find_header(head, "grpc-timeout").at != NULL};
+    return NULL;
+}
+
 /* Takes memory for the kind's part and for answers. */
 static struct status *make_part(struct grpc_call *c)
 {
@@ -390,23 +429,26 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     http2_stream_ref(s);
     timer_init(&c->deadline, on_deadline);
     arena_init(&c->arena, NULL, 0, GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);
-    if (refuse_http(c, head))
+    const struct head_note *note = head->note;
+    bool is_read = note && note->kind;
+    if (!is_read && refuse_http(c, head))
         return;
-    if (!read_timeout(c, head)) {
+    if (!(is_read && !note->has_timeout) && !read_timeout(c, head)) {
         c->has_ended = true;
         http2_stream_reset(s, HTTP2_INTERNAL_ERROR);
         return;
     }
-    struct status *st = find_method(c, head->path);
-    if (!st)
-        st = read_encodings(c, head);
+    struct status *st = NULL;
+    if (is_read)
+        take_note(c, note);
+    else
+        st = read_head(c, head);
     if (!st)
         st = make_part(c);
     if (st) {
         call_fail(c, st);
         return;
     }
-    c->wants_true_status = span_is(find_header(head, "triton_grpc_error"), "true");
     if (!c->kind->takes_many)
         http2_stream_sends_one(s);
     buf_init_pooled(&c->held, http2_stream_window(s), ctx->env->net.pool);

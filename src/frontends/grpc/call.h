@@ -150,7 +150,6 @@ struct grpc_call {
     /* The kind's, of the answer; NULL: none. */
     const struct grpc_metadata *metadata;
     struct http2_field trailers[2];
-    char status_text[4];
     void *part; /* the kind's, aligned to 16 bytes; set when has_begun */
 };
 

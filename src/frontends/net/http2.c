@@ -89,6 +89,7 @@ static bool fill_shared(struct http2_shared *shared, const struct http2_limits *
     nghttp2_option *o = shared->options;
     nghttp2_option_set_no_auto_window_update(o, 1);
     nghttp2_option_set_no_closed_streams(o, 1);
+    nghttp2_option_set_no_http_messaging(o, 1); /* ours: http2_rules.c */
     nghttp2_option_set_max_deflate_dynamic_table_size(o, limits->header_table_bytes);
     nghttp2_option_set_max_continuations(o, limits->max_continuations);
     nghttp2_option_set_stream_reset_rate_limit(o, 1u << 30, 1u << 30); /* ours: http2_waste.c */
@@ -281,6 +282,7 @@ static void abort_http2(struct session *session)
     http2_cancel_all(h, HTTP2_CANCEL);
     out_queue_drop(&session->out);
     http2_deliver(h);
+    http2_forget_heads(h);
     while ((link = list_pop(&h->streams)))
         LIST_ENTRY(link, struct http2_stream, link)->http2 = NULL;
     drop_held_input(h);

@@ -148,7 +148,14 @@ struct http2_head {
     size_t n_headers;
     bool is_too_large; /* the fields beyond max_header_bytes are missing */
     bool ends;         /* the client sends no body: on_half_close() follows */
+    /*
+     * HTTP2_NOTE_BYTES that stay with a head which the client repeats, and are zeros at first: the
+     * handler keeps there what it has read in the head. NULL: the head is not remembered.
+     */
+    void *note;
 };
+
+enum { HTTP2_NOTE_BYTES = 64 };
 
 /* http2_head_find - the value of the first header of that name; its `at` is NULL without one. */
 struct span http2_head_find(const struct http2_head *head, const char *name, size_t name_length);
@@ -303,8 +310,8 @@ void http2_stream_await_turn(struct http2_stream *s);
 /*
  * http2_stream_respond - sends the head of the answer, once.
  *
- * @status  of three digits, such as "200"
- * @fields  are copied
+ * @status  a constant of three digits, such as "200"
+ * @fields  are copied; their names and values must stay until on_end()
  * @ends    nothing follows the head
  */
 void http2_stream_respond(struct http2_stream *s, const char *status,

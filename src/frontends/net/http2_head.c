@@ -4,6 +4,10 @@
  * nghttp2 keeps it only during its callback. A full block is replaced by a larger one; few heads
  * need more than the first.
  *
+ * Most clients repeat the head of a call again and again, as indices of the header table. Such a
+ * head is not copied, checked and read each time: the last one is remembered with what the handler
+ * has noted about it. A head that has a new field, such as a deadline, is always a new one.
+ *
  * Thread: the loop's.
  */
 #include <string.h>
@@ -121,4 +125,52 @@ struct span http2_head_find(const struct http2_head *head, const char *name, siz
             return h->value;
     }
     return (struct span){NULL, 0};
+}
+
+/* ---- Heads that are repeated ----------------------------------------------------------------- */
+
+static void drop_fields(struct memo_field *fields, unsigned int n)
+{
+    for (unsigned int i = 0; i < n; i++) {
+        nghttp2_rcbuf_decref(fields[i].name);
+        nghttp2_rcbuf_decref(fields[i].value);
+    }
+}
+
+void head_memo_unref(struct head_memo *memo)
+{
+    if (!memo || --memo->refs > 0)
+        return;
+    drop_fields(memo->fields, memo->n_fields);
+    head_done(&memo->built);
+    pool_release(memo);
+}
+
+void coming_head_reset(struct coming_head *coming)
+{
+    if (!coming->repeats)
+        drop_fields(coming->fields, MIN(coming->n_fields, (unsigned int)MEMO_FIELDS));
+    coming->repeats = coming->is_bad = false;
+    coming->n_fields = 0;
+    coming->rules = (struct head_rules){0};
+}
+
+struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
+                                 struct pool *pool)
+{
+    if (coming->n_fields > MEMO_FIELDS || built->head.is_too_large ||
+        built->capacity > FIRST_BYTES || coming->rules.has_length)
+        return NULL;
+    struct head_memo *memo = pool_alloc(pool, sizeof(*memo), NULL);
+    if (!memo)
+        return NULL;
+    memo->refs = 1;
+    memo->n_fields = coming->n_fields;
+    memcpy(memo->fields, coming->fields, coming->n_fields * sizeof(coming->fields[0]));
+    coming->n_fields = 0;
+    memo->built = *built;
+    *built = (struct head_builder){0};
+    memset(memo->note, 0, sizeof(memo->note));
+    memo->built.head.note = memo->note;
+    return memo;
 }

@@ -81,12 +81,18 @@ void http2_slab_done(struct http2_slab *slab)
         BUG_ON(!list_empty(&slab->chunks[i]));
 }
 
+/* The class of each size, in steps of 8 bytes. */
+enum { STEP = 8, MAX_SMALL_BYTES = 520 };
+static const uint8_t classes[MAX_SMALL_BYTES / STEP + 1] = {
+    [0 ... 5] = 0,   [6 ... 7] = 1,   [8 ... 9] = 2,   [10 ... 13] = 3, [14 ... 17] = 4,
+    [18 ... 21] = 5, [22 ... 25] = 6, [26 ... 33] = 7, [34 ... 41] = 8, [42 ... 65] = 9,
+};
+
 static unsigned int find_slab_class(size_t size_bytes)
 {
-    unsigned int class = 0;
-    while (class < LARGE && class_bytes[class] < size_bytes)
-        class ++;
-    return class;
+    if (size_bytes > MAX_SMALL_BYTES)
+        return LARGE;
+    return classes[(size_bytes + STEP - 1) / STEP];
 }
 
 static struct chunk *make_chunk(struct http2_slab *slab, unsigned int class)

@@ -4,7 +4,8 @@
  *
  *      http2.c          the session: the functions that the connection calls, faults
  *      http2_receive.c  receiving: callbacks of nghttp2 note events, which are then delivered
- *      http2_head.c     the head of a stream while it comes
+ *      http2_head.c     the head of a stream while it comes; heads that are repeated
+ *      http2_rules.c    what HTTP forbids in a head
  *      http2_send.c     sending: answers into frames, frames into the out-queue
  *      http2_window.c   windows: how many bytes may come
  *      http2_waste.c    limits of frames that carry nothing
@@ -69,6 +70,31 @@ struct http2_shared {
     uint64_t seed;     /* of the age of connections */
 };
 
+/* ---- Rules: http2_rules.c ------------------------------------------------------------------ */
+
+/* What is known of a head so far; begins as zeros. */
+struct head_rules {
+    unsigned int pseudo; /* the pseudo headers that came, by their bits */
+    bool is_regular;     /* a header came that is none: no pseudo header may follow */
+    bool is_asterisk;    /* the path is "*" … */
+    bool is_odd_path;    /* … or neither that nor begins with "/" */
+    bool is_options, is_connect, is_web; /* the method; the scheme is http or https */
+    bool has_length;
+    int64_t length; /* of the body, as content-length says it */
+};
+
+enum header_verdict {
+    HEADER_FINE,
+    HEADER_IGNORED, /* its bytes are not those of a header, but it does no harm */
+    HEADER_BAD,     /* the stream must be reset (RFC 9113, 8.1.1) */
+};
+
+/* head_rules_add - judges a header of a head, or of trailers. */
+enum header_verdict head_rules_add(struct head_rules *rules, struct span name, struct span value,
+                                   bool in_trailers);
+/* head_rules_end - whether the complete head of a request is well-formed. */
+bool head_rules_end(const struct head_rules *rules);
+
 /* ---- Heads: http2_head.c ------------------------------------------------------------------- */
 
 /*
@@ -87,6 +113,40 @@ struct head_builder {
 NODISCARD bool head_add(struct head_builder *b, struct pool *pool, size_t max_bytes,
                         struct span name, struct span value);
 void head_done(struct head_builder *b);
+
+enum { MEMO_FIELDS = 20 }; /* of a head that is remembered, at most */
+
+/* A header as nghttp2 has it: both are references. */
+struct memo_field {
+    nghttp2_rcbuf *name, *value;
+};
+
+/*
+ * A head that the client has sent, and may repeat. As long as the fields are referenced, nghttp2
+ * gives the same two objects for a field that the client takes from the header table, so that a
+ * head is compared by pointers. A head that is well-formed once is always so.
+ */
+struct head_memo {
+    unsigned int refs, n_fields;
+    struct memo_field fields[MEMO_FIELDS];
+    struct head_builder built;
+    _Alignas(16) char note[HTTP2_NOTE_BYTES];
+};
+
+/* The head that is coming on a connection; there is one at a time. */
+struct coming_head {
+    bool repeats;          /* all its fields so far are those of the memo, in this order */
+    bool is_bad;           /* it breaks a rule */
+    unsigned int n_fields; /* so far; beyond MEMO_FIELDS it cannot be remembered */
+    struct memo_field fields[MEMO_FIELDS]; /* unless it repeats */
+    struct head_rules rules;
+};
+
+void head_memo_unref(struct head_memo *memo);
+void coming_head_reset(struct coming_head *coming);
+/* head_memo_make - a memo with the coming head, whose fields and text are taken; NULL: not now. */
+struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
+                                 struct pool *pool);
 
 /* ---- Streams ------------------------------------------------------------------------------- */
 
@@ -127,9 +187,12 @@ struct http2_stream {
     bool sends_one;     /* http2_stream_sends_one() */
     bool is_incomplete; /* http2_stream_set_incomplete() */
     uint32_t close_code;
+    bool broken; /* the client has broken a rule of HTTP: the stream is being reset */
     struct head_builder head;
+    struct head_memo *memo; /* the head, if it is remembered, until on_begin() */
 
     /* Receiving. */
+    int64_t length_left; /* of the body, as content-length says it; -1: it says nothing */
     int first_segment, last_segment; /* in shared->segments; -1: none */
     uint64_t expected_bytes;         /* announced, and still to come */
     uint64_t untaken_bytes;          /* came unexpected, and not taken */
@@ -195,6 +258,8 @@ struct http2 {
     uint64_t n_begun;
     struct frame_walk walk;
     size_t head_bytes; /* of the head that is coming, as RFC 9113, 6.5.2 counts */
+    struct coming_head coming;
+    struct head_memo *memo; /* the last head of a request; NULL: none */
 
     bool delivering;        /* http2_deliver() runs, and must not be entered again from a handler */
     bool failed;            /* nothing more is read; over when the out-queue is empty */
@@ -271,6 +336,8 @@ void http2_note(struct http2_stream *s, uint8_t note);
 /* ---- Receiving: http2_receive.c ---- */
 
 void http2_set_receive_callbacks(nghttp2_session_callbacks *callbacks);
+/* http2_forget_heads - releases what nghttp2 has memory for, before its session ends. */
+void http2_forget_heads(struct http2 *h);
 /* http2_deliver - calls the handler for what was noted. */
 void http2_deliver(struct http2 *h);
 /* http2_cancel_all - ends all streams: the connection is gone, or is to be closed. */

@@ -74,6 +74,7 @@ void http2_stream_unref(struct http2_stream *s)
     if (s->http2)
         s->http2->n_streams--;
     list_remove(&s->link);
+    head_memo_unref(s->memo);
     head_done(&s->head);
     pool_release(s);
     env->net.n_used--;
@@ -94,8 +95,13 @@ static struct http2_stream *make_stream(struct http2 *h, int32_t id)
         pool_alloc(env->net.pool, get_part_offset() + env->handler->part_bytes, NULL);
     if (!s)
         return NULL;
-    *s = (struct http2_stream){
-        .http2 = h, .env = env, .refs = 1, .id = id, .first_segment = -1, .last_segment = -1};
+    *s = (struct http2_stream){.http2 = h,
+                               .env = env,
+                               .refs = 1,
+                               .id = id,
+                               .first_segment = -1,
+                               .last_segment = -1,
+                               .length_left = -1};
     list_init(&s->noted);
     list_init(&s->turn);
     list_init(&s->room);
@@ -122,8 +128,10 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
 {
     struct http2 *h = arg;
     h->head_bytes = 0;
+    coming_head_reset(&h->coming);
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
+    h->coming.repeats = h->memo != NULL;
     struct http2_stream *s = may_begin(h) ? make_stream(h, frame->hd.stream_id) : NULL;
     if (!s) {
         /* Further frames of the stream find no struct http2_stream, and are ignored. */
@@ -135,24 +143,125 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     return nghttp2_session_set_stream_user_data(ng, s->id, s);
 }
 
-static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags,
-                     void *arg)
+static struct span get_span(nghttp2_rcbuf *buf)
 {
-    struct http2 *h = arg;
+    nghttp2_vec v = nghttp2_rcbuf_get_buf(buf);
+    return (struct span){(const char *)v.base, v.len};
+}
+
+/* Keeps a reference to the field, for a head that is to be remembered. */
+static void keep_field(struct coming_head *coming, struct memo_field field)
+{
+    if (coming->n_fields < MEMO_FIELDS) {
+        nghttp2_rcbuf_incref(field.name);
+        nghttp2_rcbuf_incref(field.value);
+        coming->fields[coming->n_fields] = field;
+    }
+    coming->n_fields++;
+}
+
+/* Checks a field, and copies one of a request's head. s is NULL for a stream that was refused. */
+static int take_field(struct http2 *h, struct http2_stream *s, bool in_trailers,
+                      struct memo_field field)
+{
+    struct span name = get_span(field.name), value = get_span(field.value);
     size_t max_bytes = h->env->limits->max_header_bytes;
-    h->head_bytes += name_length + value_length + 32;
+    h->head_bytes += name.length + value.length + 32;
     if (UNLIKELY(h->head_bytes > TOO_MANY_HEADERS * max_bytes)) {
         h->calm = true;
         http2_note_fault(h, HTTP2_ENHANCE_YOUR_CALM, "the header block is too large");
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    struct http2_stream *s =
-        frame->headers.cat == NGHTTP2_HCAT_REQUEST ? find_stream(ng, frame->hd.stream_id) : NULL;
-    if (!s) /* a refused stream, or trailers, which are ignored */
+    if (!s || h->coming.is_bad)
         return 0;
-    struct span n = {(const char *)name, name_length}, v = {(const char *)value, value_length};
-    return head_add(&s->head, h->env->net.pool, max_bytes, n, v) ? 0 : NGHTTP2_ERR_NOMEM;
+    enum header_verdict verdict = head_rules_add(&h->coming.rules, name, value, in_trailers);
+    h->coming.is_bad = verdict == HEADER_BAD;
+    if (in_trailers || verdict == HEADER_BAD) /* trailers themselves are ignored */
+        return 0;
+    keep_field(&h->coming, field);
+    if (verdict == HEADER_IGNORED)
+        return 0;
+    return head_add(&s->head, h->env->net.pool, max_bytes, name, value) ? 0 : NGHTTP2_ERR_NOMEM;
+}
+
+/* The head is not the memo's: takes the fields that are. */
+static int take_repeated(struct http2 *h, struct http2_stream *s)
+{
+    unsigned int n = h->coming.n_fields;
+    int error = 0;
+    h->coming.repeats = false;
+    h->coming.n_fields = 0;
+    for (unsigned int i = 0; i < n && !error; i++)
+        error = take_field(h, s, false, h->memo->fields[i]);
+    return error;
+}
+
+/* Whether the next field is that of the memo. */
+static bool is_repeated(const struct http2 *h, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+{
+    const struct memo_field *next = &h->memo->fields[h->coming.n_fields];
+    return h->coming.n_fields < h->memo->n_fields && next->name == name && next->value == value;
+}
+
+static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+                     nghttp2_rcbuf *value, uint8_t flags, void *arg)
+{
+    struct http2 *h = arg;
+    if (h->coming.repeats && is_repeated(h, name, value)) {
+        h->coming.n_fields++;
+        return 0;
+    }
+    struct http2_stream *s = find_stream(ng, frame->hd.stream_id);
+    int error = h->coming.repeats ? take_repeated(h, s) : 0;
+    if (error)
+        return error;
+    return take_field(h, s, frame->headers.cat != NGHTTP2_HCAT_REQUEST,
+                      (struct memo_field){name, value});
+}
+
+/* Resets a stream whose client has broken a rule of HTTP (RFC 9113, 8.1.1). */
+static int reset_broken(struct http2_stream *s)
+{
+    struct http2 *h = s->http2;
+    if (s->broken)
+        return 0;
+    s->broken = true;
+    if (!http2_count_waste(h, HTTP2_WASTE_RESET))
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    return nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_PROTOCOL_ERROR);
+}
+
+/* The head of a request is complete. */
+static int end_head(struct http2 *h, struct http2_stream *s)
+{
+    struct coming_head *coming = &h->coming;
+    int error = 0;
+    if (coming->repeats && coming->n_fields < h->memo->n_fields)
+        error = take_repeated(h, s);
+    if (error)
+        return error;
+    if (!coming->repeats) {
+        if (coming->is_bad || !head_rules_end(&coming->rules))
+            return reset_broken(s);
+        if (coming->rules.has_length && !coming->rules.is_connect)
+            s->length_left = coming->rules.length;
+        struct head_memo *made = head_memo_make(coming, &s->head, h->env->net.pool);
+        head_memo_unref(h->memo);
+        h->memo = made;
+    }
+    http2_note(s, NOTE_BEGIN);
+    s->memo = h->memo;
+    if (s->memo)
+        s->memo->refs++;
+    return 0;
+}
+
+void http2_forget_heads(struct http2 *h)
+{
+    coming_head_reset(&h->coming);
+    head_memo_unref(TAKE(h->memo));
+    LIST_FOR_EACH (link, &h->streams)
+        head_memo_unref(TAKE(LIST_ENTRY(link, struct http2_stream, link)->memo));
 }
 
 /* Appends a segment to the stream's list. */
@@ -174,9 +283,14 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     struct http2 *h = arg;
     struct http2_shared *shared = h->env->shared;
     struct http2_stream *s = find_stream(ng, id);
-    if (!s || s->reset)
+    if (!s || s->reset || s->broken)
         return 0;
     s->credit_bytes -= (int64_t)n_bytes;
+    if (UNLIKELY(s->length_left >= 0)) {
+        s->length_left -= (int64_t)MIN(n_bytes, (size_t)INT64_MAX);
+        if (s->length_left < 0)
+            return reset_broken(s);
+    }
     add_segment(shared, s, (const char *)bytes, n_bytes);
     http2_note(s, 0);
     /* Each segment may complete a request. */
@@ -185,12 +299,26 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     return h->segments_full ? NGHTTP2_ERR_PAUSE : 0;
 }
 
-static void note_input_over(struct http2_stream *s)
+static int note_input_over(struct http2_stream *s)
 {
-    if (s->input_over)
-        return;
+    if (s->input_over || s->broken)
+        return 0;
+    if (UNLIKELY(s->length_left > 0))
+        return reset_broken(s); /* the body is shorter than content-length says */
     s->input_over = true;
     http2_note(s, NOTE_HALF_CLOSE);
+    return 0;
+}
+
+static int take_headers(struct http2 *h, const nghttp2_frame *frame, struct http2_stream *s)
+{
+    bool ends = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    int error = 0;
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        error = end_head(h, s);
+    else if (h->coming.is_bad || !ends) /* trailers end the stream (RFC 9113, 8.1) */
+        error = reset_broken(s);
+    return error || !ends ? error : note_input_over(s);
 }
 
 /* Counts DATA that has only padding as empty. */
@@ -208,13 +336,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
         s = find_stream(ng, frame->hd.stream_id);
-        if (!s)
-            break;
-        if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-            http2_note(s, NOTE_BEGIN);
-        if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-            note_input_over(s);
-        break;
+        return s ? take_headers(h, frame, s) : 0;
     case NGHTTP2_DATA:
         s = find_stream(ng, frame->hd.stream_id);
         if (!s)
@@ -222,9 +344,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         s->credit_bytes -= (int64_t)frame->data.padlen;
         if (UNLIKELY(frame->data.padlen > 0) && !count_padding(h, frame))
             return NGHTTP2_ERR_CALLBACK_FAILURE;
-        if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-            note_input_over(s);
-        break;
+        return frame->hd.flags & NGHTTP2_FLAG_END_STREAM ? note_input_over(s) : 0;
     case NGHTTP2_SETTINGS:
         if (frame->hd.flags & NGHTTP2_FLAG_ACK)
             h->settings_acked = true;
@@ -263,7 +383,7 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 void http2_set_receive_callbacks(nghttp2_session_callbacks *callbacks)
 {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame_recv);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
@@ -277,8 +397,11 @@ static void deliver_begin(struct http2_stream *s)
     struct http2_env *env = s->env;
     s->begun = true;
     s->http2->n_begun++;
-    s->head.head.ends = s->input_over && s->first_segment < 0;
-    env->handler->on_begin(s, &s->head.head);
+    struct head_memo *memo = TAKE(s->memo);
+    struct http2_head *head = memo ? &memo->built.head : &s->head.head;
+    head->ends = s->input_over && s->first_segment < 0;
+    env->handler->on_begin(s, head);
+    head_memo_unref(memo);
     head_done(&s->head);
 }
 

@@ -195,9 +195,10 @@ static size_t get_committed(const struct http2 *h)
 
 static nghttp2_nv get_nv(const struct http2_field *f)
 {
+    enum { IN_PLACE = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE };
     return (nghttp2_nv){(uint8_t *)(uintptr_t)f->name, (uint8_t *)(uintptr_t)f->value,
                         f->name_length, f->value_length,
-                        f->is_single ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
+                        f->is_single ? IN_PLACE | NGHTTP2_NV_FLAG_NO_INDEX : IN_PLACE};
 }
 
 /*
@@ -365,7 +366,8 @@ void http2_stream_respond(struct http2_stream *s, const char *status,
         return;
     struct http2 *h = s->http2;
     struct http2_field first_field = {":status", status, 7, 3, false};
-    nghttp2_nv first[FIELDS] = {get_nv(&first_field)};
+    nghttp2_nv first[FIELDS]; /* not cleared: it is large */
+    first[0] = get_nv(&first_field);
     void *block;
     nghttp2_nv *nvs = get_nvs(h, first, 1, fields, n_fields, &block);
     if (!nvs) {
