@@ -49,7 +49,8 @@ struct h2_driver {
 
     unsigned int n_begun, n_complete, n_cancelled, n_ended, n_pieces, n_released, n_rooms,
         n_outputs;
-    bool too_large; /* the last head was */
+    bool too_large;          /* the last head was */
+    unsigned int n_repeated; /* heads that had a note of the handler's */
     enum http2_error cancel_code;
     char last_headers[1024];
     size_t max_pieces_at_once, n_writes;
@@ -163,6 +164,13 @@ static inline void h2_on_begin(struct http2_stream *s, const struct http2_head *
     snprintf(part->path, sizeof(part->path), "%.*s", (int)head->path.length, head->path.at);
     d->n_begun++;
     d->too_large = head->is_too_large;
+    if (head->note) { /* the hash of the path is the note */
+        uint32_t hash = h2_hash(head->path.at, head->path.length) | 1, *note = head->note;
+        if (*note != 0 && *note != hash)
+            abort();
+        d->n_repeated += *note != 0;
+        *note = hash;
+    }
     size_t at = 0;
     d->last_headers[0] = 0;
     for (size_t i = 0; i < head->n_headers && at < sizeof(d->last_headers); i++) {

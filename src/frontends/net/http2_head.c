@@ -28,9 +28,29 @@ static const char *move_pointer(const char *p, const char *from, const char *to)
 }
 
 /*
- * Replaces the block by a larger one. The text lies at the end of each block, so it moves by
- * another distance than the headers.
+ * Moves the head to a block with room for it. The text lies at the end of each block, so it moves
+ * by another distance than the headers.
  */
+static void move_head(struct head_builder *b, char *block, size_t capacity)
+{
+    size_t text_bytes = b->capacity - b->text_at;
+    char *text = block + capacity - text_bytes;
+    const char *from = b->block + b->text_at;
+    struct http2_header *headers = (struct http2_header *)(void *)block;
+    memcpy(text, from, text_bytes);
+    for (size_t i = 0; i < b->head.n_headers; i++) {
+        headers[i] = b->head.headers[i];
+        headers[i].name.at = move_pointer(headers[i].name.at, from, text);
+        headers[i].value.at = move_pointer(headers[i].value.at, from, text);
+    }
+    struct span *pseudo[] = {&b->head.method, &b->head.scheme, &b->head.authority, &b->head.path};
+    for (size_t i = 0; i < ARRAY_SIZE(pseudo); i++)
+        pseudo[i]->at = move_pointer(pseudo[i]->at, from, text);
+    b->head.headers = headers;
+    b->text_at = capacity - text_bytes;
+}
+
+/* Replaces the block by a larger one. */
 static bool make_larger(struct head_builder *b, struct pool *pool, size_t max_bytes)
 {
     size_t capacity = b->block ? b->capacity * 4 : (size_t)FIRST_BYTES;
@@ -38,27 +58,15 @@ static bool make_larger(struct head_builder *b, struct pool *pool, size_t max_by
     char *block = pool_alloc(pool, capacity, NULL);
     if (!block)
         return false;
-    size_t text_bytes = b->capacity - b->text_at;
-    char *text = block + capacity - text_bytes;
-    struct http2_header *headers = (struct http2_header *)(void *)block;
     if (b->block) {
-        const char *from = b->block + b->text_at;
-        memcpy(text, from, text_bytes);
-        for (size_t i = 0; i < b->head.n_headers; i++) {
-            headers[i] = b->head.headers[i];
-            headers[i].name.at = move_pointer(headers[i].name.at, from, text);
-            headers[i].value.at = move_pointer(headers[i].value.at, from, text);
-        }
-        struct span *pseudo[] = {&b->head.method, &b->head.scheme, &b->head.authority,
-                                 &b->head.path};
-        for (size_t i = 0; i < ARRAY_SIZE(pseudo); i++)
-            pseudo[i]->at = move_pointer(pseudo[i]->at, from, text);
+        move_head(b, block, capacity);
         pool_release(b->block);
+    } else {
+        b->head.headers = (struct http2_header *)(void *)block;
+        b->text_at = capacity;
     }
     b->block = block;
-    b->head.headers = headers;
     b->capacity = capacity;
-    b->text_at = capacity - text_bytes;
     return true;
 }
 
@@ -142,7 +150,6 @@ void head_memo_unref(struct head_memo *memo)
     if (!memo || --memo->refs > 0)
         return;
     drop_fields(memo->fields, memo->n_fields);
-    head_done(&memo->built);
     pool_release(memo);
 }
 
@@ -158,19 +165,23 @@ void coming_head_reset(struct coming_head *coming)
 struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
                                  struct pool *pool)
 {
-    if (coming->n_fields > MEMO_FIELDS || built->head.is_too_large ||
-        built->capacity > FIRST_BYTES || coming->rules.has_length)
+    enum { ROOM = MEMO_BYTES - sizeof(struct head_memo) };
+    size_t n_bytes = built->head.n_headers * sizeof(struct http2_header);
+    n_bytes += built->capacity - built->text_at;
+    if (coming->n_fields > MEMO_FIELDS || built->head.is_too_large || coming->rules.has_length ||
+        n_bytes > ROOM)
         return NULL;
-    struct head_memo *memo = pool_alloc(pool, sizeof(*memo), NULL);
+    struct head_memo *memo = pool_alloc(pool, MEMO_BYTES, NULL);
     if (!memo)
         return NULL;
     memo->refs = 1;
     memo->n_fields = coming->n_fields;
     memcpy(memo->fields, coming->fields, coming->n_fields * sizeof(coming->fields[0]));
     coming->n_fields = 0;
-    memo->built = *built;
-    *built = (struct head_builder){0};
+    move_head(built, memo->text, ROOM);
+    memo->head = built->head;
     memset(memo->note, 0, sizeof(memo->note));
-    memo->built.head.note = memo->note;
+    memo->head.note = memo->note;
+    head_done(built);
     return memo;
 }

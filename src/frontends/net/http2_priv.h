@@ -83,15 +83,12 @@ struct head_rules {
     int64_t length; /* of the body, as content-length says it */
 };
 
-enum header_verdict {
-    HEADER_FINE,
-    HEADER_IGNORED, /* its bytes are not those of a header, but it does no harm */
-    HEADER_BAD,     /* the stream must be reset (RFC 9113, 8.1.1) */
-};
-
-/* head_rules_add - judges a header of a head, or of trailers. */
-enum header_verdict head_rules_add(struct head_rules *rules, struct span name, struct span value,
-                                   bool in_trailers);
+/*
+ * head_rules_add - takes a header of a head, or of trailers. False: the stream must be reset (RFC
+ * 9113, 8.1.1).
+ */
+bool head_rules_add(struct head_rules *rules, struct span name, struct span value,
+                    bool in_trailers);
 /* head_rules_end - whether the complete head of a request is well-formed. */
 bool head_rules_end(const struct head_rules *rules);
 
@@ -114,7 +111,8 @@ NODISCARD bool head_add(struct head_builder *b, struct pool *pool, size_t max_by
                         struct span name, struct span value);
 void head_done(struct head_builder *b);
 
-enum { MEMO_FIELDS = 20 }; /* of a head that is remembered, at most */
+/* Of a head that is remembered, at most; nine fields of a usual client need 400 bytes. */
+enum { MEMO_FIELDS = 16, MEMO_BYTES = 1024 };
 
 /* A header as nghttp2 has it: both are references. */
 struct memo_field {
@@ -129,8 +127,9 @@ struct memo_field {
 struct head_memo {
     unsigned int refs, n_fields;
     struct memo_field fields[MEMO_FIELDS];
-    struct head_builder built;
+    struct http2_head head;
     _Alignas(16) char note[HTTP2_NOTE_BYTES];
+    _Alignas(16) char text[]; /* of the head, up to MEMO_BYTES in all */
 };
 
 /* The head that is coming on a connection; there is one at a time. */
@@ -144,7 +143,7 @@ struct coming_head {
 
 void head_memo_unref(struct head_memo *memo);
 void coming_head_reset(struct coming_head *coming);
-/* head_memo_make - a memo with the coming head, whose fields and text are taken; NULL: not now. */
+/* head_memo_make - a memo with the coming head, whose fields are taken; NULL: not now. */
 struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
                                  struct pool *pool);
 
@@ -253,9 +252,9 @@ struct http2 {
     struct list noted;
     struct list awaits_room;
     struct list awaits_iteration;
-    unsigned int n_streams; /* in `streams` */
-    unsigned int n_open;    /* of them, not closed */
-    uint64_t n_begun;
+    unsigned int n_streams;           /* in `streams` */
+    unsigned int n_open;              /* of them, not closed */
+    uint64_t n_begun, n_begun_before; /* the latter: at the last check of times */
     struct frame_walk walk;
     size_t head_bytes; /* of the head that is coming, as RFC 9113, 6.5.2 counts */
     struct coming_head coming;

@@ -174,13 +174,10 @@ static int take_field(struct http2 *h, struct http2_stream *s, bool in_trailers,
     }
     if (!s || h->coming.is_bad)
         return 0;
-    enum header_verdict verdict = head_rules_add(&h->coming.rules, name, value, in_trailers);
-    h->coming.is_bad = verdict == HEADER_BAD;
-    if (in_trailers || verdict == HEADER_BAD) /* trailers themselves are ignored */
+    h->coming.is_bad = !head_rules_add(&h->coming.rules, name, value, in_trailers);
+    if (in_trailers || h->coming.is_bad) /* trailers themselves are ignored */
         return 0;
     keep_field(&h->coming, field);
-    if (verdict == HEADER_IGNORED)
-        return 0;
     return head_add(&s->head, h->env->net.pool, max_bytes, name, value) ? 0 : NGHTTP2_ERR_NOMEM;
 }
 
@@ -398,7 +395,7 @@ static void deliver_begin(struct http2_stream *s)
     s->begun = true;
     s->http2->n_begun++;
     struct head_memo *memo = TAKE(s->memo);
-    struct http2_head *head = memo ? &memo->built.head : &s->head.head;
+    struct http2_head *head = memo ? &memo->head : &s->head.head;
     head->ends = s->input_over && s->first_segment < 0;
     env->handler->on_begin(s, head);
     head_memo_unref(memo);

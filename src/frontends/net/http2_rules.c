@@ -80,15 +80,6 @@ static bool has_fine_value(unsigned int kind, struct span value)
     }
 }
 
-static bool has_capital(struct span name)
-{
-    for (size_t i = 0; i < name.length; i++) {
-        if (name.at[i] >= 'A' && name.at[i] <= 'Z')
-            return true;
-    }
-    return false;
-}
-
 /* Notes a header of one of the kinds, which may come once and must not be empty. */
 static bool note_kind(struct head_rules *r, unsigned int kind, struct span value)
 {
@@ -121,26 +112,20 @@ static bool note_length(struct head_rules *r, struct span value)
     return is_fine;
 }
 
-enum header_verdict head_rules_add(struct head_rules *r, struct span name, struct span value,
-                                   bool in_trailers)
+bool head_rules_add(struct head_rules *r, struct span name, struct span value, bool in_trailers)
 {
     bool is_pseudo = name.length > 0 && name.at[0] == ':';
     unsigned int kind = find_kind(name);
-    bool has_fine_name = nghttp2_check_header_name(get_bytes(name), name.length);
-    if (is_pseudo && (in_trailers || r->is_regular || kind == 0 || !has_fine_name))
-        return HEADER_BAD;
+    if (!nghttp2_check_header_name(get_bytes(name), name.length))
+        return false;
+    if (is_pseudo && (in_trailers || r->is_regular || kind == 0))
+        return false;
     r->is_regular |= !is_pseudo;
-    if (!has_fine_name)
-        return has_capital(name) ? HEADER_BAD : HEADER_IGNORED;
-    if (!has_fine_value(kind, value))
-        return is_pseudo ? HEADER_BAD : HEADER_IGNORED;
-    if (is_of_connection(name, value))
-        return HEADER_BAD;
+    if (!has_fine_value(kind, value) || is_of_connection(name, value))
+        return false;
     if (kind && !note_kind(r, kind, value))
-        return HEADER_BAD;
-    if (is_equal(name, "content-length") && !note_length(r, value))
-        return HEADER_BAD;
-    return HEADER_FINE;
+        return false;
+    return !is_equal(name, "content-length") || note_length(r, value);
 }
 
 bool head_rules_end(const struct head_rules *r)

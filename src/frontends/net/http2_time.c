@@ -124,10 +124,19 @@ static void check_age(struct http2 *h, uint64_t now_ns)
         http2_fail(h, HTTP2_NO_ERROR, "max_age_grace");
 }
 
+/* Forgets the head of a client that sent none since the last look: an idle connection is small. */
+static void forget_old_head(struct http2 *h)
+{
+    if (h->n_open == 0 && h->n_begun == h->n_begun_before && !h->walk.in_head)
+        http2_forget_heads(h);
+    h->n_begun_before = h->n_begun;
+}
+
 void http2_check_time(struct http2 *h, uint64_t now_ns)
 {
     if (h->failed)
         return;
+    forget_old_head(h);
     if (!h->settings_acked && h->settings_received &&
         http2_is_over(h->began_ns, h->env->times->settings_ns, now_ns)) {
         http2_fail(h, HTTP2_SETTINGS_TIMEOUT, "SETTINGS were not acknowledged");

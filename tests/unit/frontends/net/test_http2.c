@@ -321,6 +321,133 @@ static void large_heads_are_refused(void **state)
     end_pair(p);
 }
 
+/* A client that puts each field into the header table, as those of gRPC do; nghttp2's puts no path.
+ */
+struct indexer {
+    const char *names[32], *values[32];
+    unsigned int n_fields; /* in the table, the oldest first */
+    uint32_t next_id;
+};
+
+static size_t put_indexed(struct indexer *x, const char *name, const char *value, char *at)
+{
+    for (unsigned int i = 0; i < x->n_fields; i++) {
+        if (strcmp(x->names[i], name) == 0 && strcmp(x->values[i], value) == 0) {
+            at[0] = (char)(0x80 | (62 + x->n_fields - 1 - i));
+            return 1;
+        }
+    }
+    x->names[x->n_fields] = name;
+    x->values[x->n_fields++] = value;
+    size_t n = strlen(name), m = strlen(value);
+    at[0] = 0x40;
+    at[1] = (char)n;
+    memcpy(at + 2, name, n);
+    at[2 + n] = (char)m;
+    memcpy(at + 3 + n, value, m);
+    return 3 + n + m;
+}
+
+/* Sends heads of streams that end with them, all in one read; each has n_extra fields. */
+static void send_heads(struct h2_driver *d, struct indexer *x, unsigned int n_heads,
+                       const char *path, const char *const extra[][2], size_t n_extra)
+{
+    const char *const base[][2] = {
+        {":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "test"}};
+    char bytes[4096];
+    size_t n = 0;
+    for (unsigned int i = 0; i < n_heads; i++) {
+        char *frame = bytes + n;
+        size_t length = 0;
+        for (size_t f = 0; f < 4 + n_extra; f++) {
+            const char *const *field = f < 4 ? base[f] : extra[f - 4];
+            length += put_indexed(x, field[0], field[1], frame + 9 + length);
+        }
+        memcpy(frame, (char[]){0, 0, (char)length, 1, 5, 0, 0, 0, (char)x->next_id}, 9);
+        x->next_id += 2;
+        n += 9 + length;
+    }
+    assert_int_equal(h2_feed(d, bytes, n), n);
+    h2_flush(d);
+}
+
+static void heads_that_are_repeated_are_read_once(void **state)
+{
+    (void)state;
+    static const char begin[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+    static const struct {
+        const char *path;
+        const char *extra[3][2];
+        size_t n_extra;
+        const char *seen;
+        unsigned int n_repeated; /* of three */
+    } rows[] = {
+        {"/echo", {{"te", "trailers"}, {"x-one", "1"}}, 2, "te=trailers;x-one=1;", 2},
+        {"/echo", {{"te", "trailers"}, {"x-one", "1"}}, 2, "te=trailers;x-one=1;", 3},
+        {"/echo", {{"te", "trailers"}}, 1, "te=trailers;", 2}, /* the beginning of the last head */
+        {"/echo",
+         {{"te", "trailers"}, {"x-one", "1"}, {"x", "2"}},
+         3,
+         "te=trailers;x-one=1;x=2;",
+         2},
+        {"/echo", {{"te", "trailers"}, {"x-one", "one"}}, 2, "te=trailers;x-one=one;", 2},
+        {"/big", {{"te", "trailers"}, {"x-one", "one"}}, 2, "te=trailers;x-one=one;", 2},
+        {"/big", {{"content-length", "0"}}, 1, "content-length=0;", 0},
+        {"/echo", {{"te", "trailers"}}, 1, "te=trailers;", 2},
+    };
+    struct h2_driver *d = malloc(sizeof(*d));
+    struct indexer x = {.next_id = 1};
+    h2_init(d);
+    h2_begin(d);
+    (void)h2_feed(d, begin, sizeof(begin) - 1);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        unsigned int n_before = d->n_repeated;
+        send_heads(d, &x, 1, rows[i].path, rows[i].extra, rows[i].n_extra);
+        assert_string_equal(d->last_headers, rows[i].seen);
+        send_heads(d, &x, 2, rows[i].path, rows[i].extra, rows[i].n_extra);
+        assert_string_equal(d->last_headers, rows[i].seen);
+        assert_int_equal(d->n_repeated - n_before, rows[i].n_repeated);
+    }
+    assert_int_equal(d->n_begun, 3 * ARRAY_SIZE(rows));
+    assert_int_equal(d->n_complete, d->n_begun);
+    assert_true(h2_done(d));
+    free(d);
+}
+
+/* What the client sends against the rules of HTTP resets the stream, and no other one. */
+static void streams_that_break_rules_are_reset(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        bool begins; /* the handler sees the stream */
+    } rows[] = {
+        {"connection", "close", false},
+        {"te", "gzip", false},
+        {":method", "GET", false},
+        {":odd", "x", false},
+        {"content-length", "x", false},
+        {"content-length", "-1", false},
+        {"content-length", "4", true},
+        {"content-length", "6", true},
+        {"transfer-encoding", "chunked", false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct pair *p = begin_pair();
+        nghttp2_nv extra[] = {h2c_nv(rows[i].name, rows[i].value)};
+        struct h2c_stream *fine = h2c_post(&p->c, "/later", "12345", 5);
+        struct h2c_stream *s = h2c_request(&p->c, "/later", "12345", 5, SIZE_MAX, extra, 1);
+        h2c_pump(&p->c);
+        assert_true(s->closed);
+        assert_int_equal(s->close_code, NGHTTP2_PROTOCOL_ERROR);
+        assert_false(fine->closed);
+        assert_in_range(p->d.n_begun, 1, 1 + rows[i].begins);
+        assert_int_equal(p->d.n_cancelled, p->d.n_begun - 1);
+        assert_int_equal(p->d.n_complete, 1);
+        end_pair(p);
+    }
+}
+
 /* An iteration of the loop begins as many requests as it may; the next ones begin the others. */
 static void requests_wait_for_the_next_iteration(void **state)
 {
@@ -596,6 +723,8 @@ static void serve_one(struct pair *p, unsigned int n_open)
     h2c_pump(&p->c);
     assert_true(s->closed);
     assert_int_equal(p->c.error, 0);
+    for (int i = 0; i < 2; i++)
+        http2_protocol.check_time(p->d.session, p->d.now_ns);
     h2c_done(&p->c);
 }
 
@@ -695,6 +824,8 @@ int main(void)
         cmocka_unit_test(too_many_streams_are_refused),
         cmocka_unit_test(cancelled_streams_count_until_they_are_released),
         cmocka_unit_test(large_heads_are_refused),
+        cmocka_unit_test(heads_that_are_repeated_are_read_once),
+        cmocka_unit_test(streams_that_break_rules_are_reset),
         cmocka_unit_test(requests_wait_for_the_next_iteration),
         cmocka_unit_test(other_protocols_get_goaway),
         cmocka_unit_test(broken_frames_end_the_connection),
