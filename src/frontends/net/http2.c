@@ -125,7 +125,8 @@ static struct net_env *new_http2_env(const struct net_env *members, const void *
     };
     http2_slab_init(&env->shared->slab, members->pool);
     list_init(&env->shared->turns);
-    env->shared->seed = *env->now_ns;
+    /* Not the loop's time: the loop may be running, for another service. */
+    env->shared->seed = given->now_ns ? *given->now_ns : monotonic_ns();
     if (fill_shared(env->shared, env->limits))
         return &env->net;
     free_http2_env(&env->net);
