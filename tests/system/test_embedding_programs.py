@@ -88,8 +88,8 @@ def installation(folder):
 
 
 def analyze(tmp_path, *options):
-    """Returns its output. It sends one request at a time, because with more the 2.51 hangs now and then, whatever the
-    server.
+    """Returns its output. It sends one request at a time, if the options say nothing else: with more, and a number of requests,
+    the 2.51 hangs now and then, whatever the server.
 
     It also hangs when all requests that it may send are answered before it looks, so models are slow.
     """
@@ -97,7 +97,9 @@ def analyze(tmp_path, *options):
     libraries.mkdir()
     (libraries / "libcudart.so.12").symlink_to(
         next(GENUINE_LIBRARIES.glob("python3.*/site-packages/nvidia_pytriton.libs/libcudart-*.so.12*")))
-    return run([ANALYZER, "--concurrency-range", "1", *options], env={"LD_LIBRARY_PATH": str(libraries)})
+    if "--concurrency-range" not in options:
+        options = ["--concurrency-range", "1", *options]
+    return run([ANALYZER, *options], env={"LD_LIBRARY_PATH": str(libraries)})
 
 
 def analyze_in_process(tmp_path, models, model, *options):
@@ -149,6 +151,52 @@ def test_perf_analyzer_measures_over_http(tmp_path, models, encoding):
         (one,) = ask(server, "GET", "/v2/models/id/stats").json()["model_stats"]
     assert_counts(said, 200)
     assert (one["inference_count"], one["execution_count"]) == (200, 200)
+
+
+GRPC_WAYS = {"sync": ("9", ["--sync"]), "async": ("1:9:8", ["--async"]), "streaming": ("9", ["--async", "--streaming"]),
+             "packed": ("4", ["--async", "--grpc-compression-algorithm", "gzip"])}
+
+
+def analyze_by_grpc(tmp_path, server, *options):
+    """Measures in windows, each as long as 30 requests take, so that no number of requests can be answered too early. Returns
+    (requests, responses per second) of each round."""
+    said = analyze(tmp_path, "-u", server.grpc_url, "-i", "grpc", "--measurement-mode", "count_windows",
+                   "--measurement-request-count", "30", "-s", "1000", *options)
+    assert not re.search("error|failed|warning", said, re.IGNORECASE), said
+    counts = [int(n) for n in re.findall(r"^ +Request count: (\d+)$", said, re.MULTILINE)]
+    served = [int(n) for n in re.findall(r"^ +Successful request count: (\d+)$", said, re.MULTILINE)]
+    assert len(counts) == len(served) and min(counts + served) > 0, said
+    return counts, [float(n) for n in re.findall(r"Response Throughput: ([\d.]+)", said)]
+
+
+@needs_perf_analyzer
+@pytest.mark.parametrize("way", GRPC_WAYS)
+def test_perf_analyzer_measures_over_grpc(tmp_path, models, way):
+    repository.write_identity(models, "id", [("FP32", [16])], max_batch_size=8, execute_delay_ms=5)
+    concurrency, options = GRPC_WAYS[way]
+    with servers.Server(models, grpc=True) as server:
+        counts, _ = analyze_by_grpc(tmp_path, server, "-m", "id", "--concurrency-range", concurrency, *options)
+        (one,) = ask(server, "GET", "/v2/models/id/stats").json()["model_stats"]
+    assert len(counts) == (2 if ":" in concurrency else 1)
+    assert "fail" not in one["inference_stats"] or one["inference_stats"]["fail"]["count"] == 0
+    assert one["inference_count"] >= sum(counts) - 2 * 9    # it counts some that began before its window
+
+
+@needs_perf_analyzer
+def test_perf_analyzer_measures_decoupled_responses(tmp_path, models):
+    config = 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n'
+    config += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("input", "DELAY", "UINT32", [-1])
+    config += repository.tensor("input", "WAIT", "UINT32", [1])
+    config += repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1])
+    repository.write_model(models, "repeat", config)
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"data": [{"IN": {"content": [1, 2, 3], "shape": [3]},
+                                          "DELAY": {"content": [0, 1, 1], "shape": [3]}, "WAIT": [5]}]}))
+    with servers.Server(models, grpc=True) as server:
+        counts, responses = analyze_by_grpc(tmp_path, server, "-m", "repeat", "--concurrency-range", "3", "--input-data", data,
+                                            "--async", "--streaming")
+    assert len(counts) == len(responses) == 1
+    assert min(responses) > 0
 
 
 @needs_perf_analyzer
