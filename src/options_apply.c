@@ -212,6 +212,9 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
     const struct option_value *v = o->values;
 #define HTTP(member, factor) SET_MEMBER(http, member, factor)
 #define HTTP_TEXT(member)    http->member = v->text;
+#define HTTP_LIST(member)                                                                          \
+    http->member = v->list;                                                                        \
+    http->n_##member = v->n_list;
 
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"

@@ -334,8 +334,9 @@ CHECK(check_rate_resource)
 /* ---- restrictions: <api>[,<api>…]:<key>=<value> --------------------------------------------- */
 
 static const char *const apis[] = {
-    "health",           "metadata",   "inference", "shared-memory", "model-config",
-    "model-repository", "statistics", "trace",     "logging",       NULL,
+#define OPS_API(name, text) text,
+#include "base/apis.def"
+    NULL,
 };
 
 /* Is this name, of that length, among the names before the colon? */

@@ -200,6 +200,9 @@ struct conch_http_options {
 
     uint64_t min_rate;    /* bytes per second of a body or a reply under way; 0 = no limit */
     uint64_t min_rate_ms; /* the time over which the rate is averaged */
+
+    const char *const *restricted_apis; /* values of --http-restricted-api; copied */
+    size_t n_restricted_apis;
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */

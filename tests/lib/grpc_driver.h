@@ -45,8 +45,11 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
         .max_message_bytes = MAX_MESSAGE,
         .flow = {.max_responses = 0, .max_bytes = 1 << 20, .stall_ns = 60 * NS_PER_S},
         .compression = GRPC_COMPRESSION_NONE,
+        .methods = {.has_reflection = true},
     };
     ctx = (struct grpc_ctx){.settings = &settings, .loop = &loop, .compress = compress_new()};
+    list_init(&ctx.watches);
+    timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,
                               .handler_ctx = &ctx,
                               .pool = driver.pool,

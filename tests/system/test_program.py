@@ -70,7 +70,6 @@ def test_version_finds_libraries_by_the_flags(tmp_path, before):
         ("--metrics-config=summary_latencies=true", "quantiles"),
         ("--cache-config=local,size=1048576", "response caches"),
         ("--trace-config=level=TIMESTAMPS", "tracing"),
-        ("--http-restricted-api=health:key=value", "restricting parts of the HTTP API"),
         ("--grpc-use-ssl=true", "TLS"),
     ],
 )

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/compress.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -313,8 +312,7 @@ static const struct grpc_method methods[] = {
 /* ---- The program ---------------------------------------------------------------------------- */
 
 static struct grpc_settings settings = {
-    .methods = methods,
-    .n_methods = ARRAY_SIZE(methods),
+    .methods = {.further = methods, .n_further = ARRAY_SIZE(methods)},
     .max_message_bytes = 64 << 20,
 };
 
@@ -322,10 +320,7 @@ static void *make_ctx(void *arg, struct net_env *env)
 {
     struct grpc_ctx *ctx = mem_zalloc(sizeof(*ctx));
     (void)arg;
-    ctx->settings = &settings;
-    ctx->env = CONTAINER_OF(env, struct http2_env, net);
-    ctx->loop = env->loop;
-    ctx->compress = compress_new();
+    grpc_ctx_init(ctx, &settings, CONTAINER_OF(env, struct http2_env, net));
     return ctx;
 }
 
@@ -334,7 +329,7 @@ static void free_ctx(void *arg)
     struct grpc_ctx *ctx = arg;
     if (!ctx)
         return;
-    compress_free(ctx->compress);
+    grpc_ctx_done(ctx);
     mem_free(ctx);
 }
 

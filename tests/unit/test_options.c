@@ -87,6 +87,8 @@ static void options_of_grpc_reach_the_service(void **unused)
     assert_int_equal(grpc.n_threads, 8); /* that of HTTP, since it has none of its own */
     assert_int_equal(grpc.port, 8001);
     assert_int_equal(grpc.n_restricted_protocols, 0);
+    assert_string_equal(grpc.header_forward_pattern, "");
+    assert_true(grpc.reflection);
     options_done(&o);
 
     assert_null(parse_line(&o, limits));
@@ -295,7 +297,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
         "--http-header-forward-pattern=.*",
-        "--http-restricted-api=health:k=v",
         "--grpc-use-ssl=true",
         "--trace-config=level=TIMESTAMPS",
         "--trace-config=mode=opentelemetry",

@@ -16,8 +16,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "frontends/grpc/unary.h"
 #include "frontends/ops/errors.h"
+#include "frontends/ops/forwarding.h"
 #include "frontends/ops/loop_share.h"
 
 /* A connection with more unsent bytes of answers begins no inference. */
@@ -30,6 +30,21 @@ static const struct http2_field accept_encoding =
 static struct grpc_call *call_of(struct http2_stream *s)
 {
     return http2_stream_part(s);
+}
+
+void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
+                   struct http2_env *env)
+{
+    *ctx = (struct grpc_ctx){
+        .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
+    list_init(&ctx->watches);
+    timer_init(&ctx->watch_timer, NULL);
+}
+
+void grpc_ctx_done(struct grpc_ctx *ctx)
+{
+    BUG_ON(!list_empty(&ctx->watches) || ctx->watch_timer.is_set);
+    compress_free(ctx->compress);
 }
 
 struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
@@ -324,42 +339,28 @@ static struct status *read_encodings(struct grpc_call *c, const struct http2_hea
                       (int)MIN(value.length, (size_t)32), value.at);
 }
 
-/* The methods that have kinds of their own. All other methods are in the table of unary.c. */
-static const struct {
-    const char *path;
-    const struct grpc_kind *kind;
-} kinds[] = {
-    {"/inference.GRPCInferenceService/ModelInfer", &grpc_infer_kind},
-    {"/inference.GRPCInferenceService/ModelStreamInfer", &grpc_stream_kind},
-};
-
-static bool is_path(struct span path, const char *text)
+/* Checks that the client has sent the header that this part of the protocol needs, if any. */
+static struct status *check_restriction(const struct grpc_call *c, enum ops_api api,
+                                        const struct http2_head *head)
 {
-    return strlen(text) == path.length && memcmp(text, path.at, path.length) == 0;
-}
-
-/* The kind of a method besides those of the protocol; NULL: there is none of that path. */
-static const struct grpc_kind *find_further_kind(const struct grpc_settings *s, struct span path)
-{
-    for (size_t i = 0; i < s->n_methods; i++) {
-        if (is_path(path, s->methods[i].path))
-            return s->methods[i].kind;
-    }
-    return NULL;
-}
-
-static struct status *find_method(struct grpc_call *c, struct span path)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        if (is_path(path, kinds[i].path)) {
-            c->kind = kinds[i].kind;
-            return NULL;
-        }
-    }
-    c->unary = unary_find(path.at, path.length);
-    c->kind = c->unary ? &grpc_unary_kind : find_further_kind(c->ctx->settings, path);
-    if (c->kind)
+    const struct restriction *r = restrictions_find(&c->ctx->settings->restrictions, api);
+    if (LIKELY(!r))
         return NULL;
+    struct span value = http2_head_find(head, r->wire_name, r->name_length);
+    if (restriction_admits(r, value.at, value.length))
+        return NULL;
+    return status_new(STATUS_UNAVAILABLE, "This protocol is restricted, expecting header '%s'",
+                      r->name);
+}
+
+static struct status *find_method(struct grpc_call *c, const struct http2_head *head)
+{
+    struct span path = head->path;
+    struct found_method m = method_find(&c->ctx->settings->methods, path);
+    c->kind = m.kind;
+    c->unary = m.unary;
+    if (m.kind)
+        return check_restriction(c, m.api, head);
     return status_new(STATUS_UNSUPPORTED, "unknown method '%.*s'",
                       (int)MIN(path.length, (size_t)256), path.at);
 }
@@ -385,7 +386,7 @@ static void take_note(struct grpc_call *c, const struct head_note *note)
 
 static struct status *read_head(struct grpc_call *c, const struct http2_head *head)
 {
-    struct status *st = find_method(c, head->path);
+    struct status *st = find_method(c, head);
     if (!st)
         st = read_encodings(c, head);
     if (st)
@@ -400,6 +401,20 @@ static struct status *read_head(struct grpc_call *c, const struct http2_head *he
                                c->wants_true_status,
                                find_header(head, "grpc-timeout").at != NULL};
     return NULL;
+}
+
+/* Notes the metadata that become parameters. */
+static struct status *find_forwarded(struct grpc_call *c, const struct http2_head *head)
+{
+    const struct regex *pattern = c->ctx->settings->forward_pattern;
+    struct status *st = NULL;
+    for (size_t i = 0; i < head->n_headers && !st; i++) {
+        struct span name = head->headers[i].name, value = head->headers[i].value;
+        if (grpc_is_metadata(name))
+            st = forwarding_add(pattern, name.at, name.length, value.at, value.length, &c->arena,
+                                &c->forwarded);
+    }
+    return st;
 }
 
 /* Takes memory for the kind's part and for answers. */
@@ -445,6 +460,8 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
         st = read_head(c, head);
     if (!st)
         st = make_part(c);
+    if (!st && UNLIKELY(ctx->settings->forward_pattern != NULL) && c->kind->has_tensors)
+        st = find_forwarded(c, head);
     if (st) {
         call_fail(c, st);
         return;
@@ -504,8 +521,8 @@ static bool may_begin_request(struct grpc_call *c)
     const unsigned int *left = c->ctx->env->net.requests_left;
     bool may = false;
     if (!c->kind->has_tensors)
-        return true;
-    if (UNLIKELY(c->kind->takes_many && left && *left == 0))
+        may = !c->kind->may_begin || c->kind->may_begin(c);
+    else if (UNLIKELY(c->kind->takes_many && left && *left == 0))
         http2_stream_await_iteration(c->stream);
     else if (UNLIKELY(http2_connection_unsent(c->stream) >= MAX_UNSENT_BYTES))
         http2_stream_await_room(c->stream);
@@ -632,6 +649,13 @@ static void on_room(struct http2_stream *s)
     call_resume(call_of(s));
 }
 
+static void on_stop(struct http2_stream *s)
+{
+    struct grpc_call *c = call_of(s);
+    if (c->has_begun && !c->has_ended && c->kind->on_stop)
+        c->kind->on_stop(c);
+}
+
 static bool on_turn(struct http2_stream *s, bool is_last)
 {
     struct grpc_call *c = call_of(s);
@@ -674,5 +698,6 @@ const struct http2_handler grpc_handler = {
     .on_cancel = on_cancel,
     .on_turn = on_turn,
     .on_room = on_room,
+    .on_stop = on_stop,
     .on_end = on_stream_end,
 };

@@ -24,16 +24,21 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/timer.h"
 #include "frontends/grpc/incoming.h"
+#include "frontends/grpc/method.h"
 #include "frontends/grpc/stream_flow.h"
 #include "frontends/grpc/text.h"
 #include "frontends/net/http2.h"
+#include "frontends/ops/restrictions.h"
 
 struct compress;
+struct forwarded;
 struct inline_budget;
 struct grpc_call;
 struct loop_share;
+struct regex;
 struct server;
 struct status;
 
@@ -59,6 +64,11 @@ struct grpc_kind {
      * call_resume() or http2_stream_await_room(). Optional: yes.
      */
     bool (*may_begin)(struct grpc_call *c);
+    /*
+     * The service stops: a call that may go on for as long as its client likes gets its status.
+     * May be called again, but not when the call has its status. Optional.
+     */
+    void (*on_stop)(struct grpc_call *c);
     /* The call was cancelled before its answer, by the client or its deadline. Optional. */
     void (*cancel)(struct grpc_call *c);
     /* The stream is over: the answer was sent or dropped. Optional. */
@@ -77,12 +87,6 @@ enum grpc_compression {
     GRPC_COMPRESSION_HIGH,
 };
 
-/* A method besides those of the protocol. */
-struct grpc_method {
-    const char *path; /* "/grpc.testing.TestService/UnaryCall" */
-    const struct grpc_kind *kind;
-};
-
 enum { GRPC_MAX_METADATA = 4 };
 
 /*
@@ -97,11 +101,12 @@ struct grpc_metadata {
 /* Constant after the start. */
 struct grpc_settings {
     struct server *server;
-    const struct grpc_method *methods; /* besides those of the protocol */
-    size_t n_methods;
+    struct grpc_methods methods;
     size_t max_message_bytes;
-    struct stream_flow_limits flow;    /* of each decoupled request */
-    enum grpc_compression compression; /* of answers to inferences */
+    struct restrictions restrictions;
+    const struct regex *forward_pattern; /* of metadata that become parameters; NULL: none do */
+    struct stream_flow_limits flow;      /* of each decoupled request */
+    enum grpc_compression compression;   /* of answers to inferences */
 };
 
 /* Per loop; the loop's thread only. */
@@ -111,6 +116,8 @@ struct grpc_ctx {
     struct loop *loop;
     struct compress *compress;
     struct loop_share *share; /* the loop's inline budget; NULL: this thread executes no models */
+    struct list watches;      /* calls of Health/Watch (health_watch.c) … */
+    struct timer watch_timer; /* … and the timer that they share, set while there are some */
 };
 
 enum {
@@ -145,6 +152,7 @@ struct grpc_call {
     bool has_ended;  /* a status was sent, or the client is gone */
     uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */
     struct timer deadline;
+    struct forwarded *forwarded; /* metadata that become parameters, in the arena */
     /* The client's head; NULL but during kind->begin(). */
     const struct http2_head *head;
     /* The kind's, of the answer; NULL: none. */
@@ -164,6 +172,14 @@ static inline struct grpc_call *grpc_call_of(void *part)
 {
     return ((struct grpc_part *)(void *)((char *)part - offsetof(struct grpc_part, bytes)))->call;
 }
+
+/*
+ * grpc_ctx_init - makes the context of a service's environment, without loop_share. The caller ends
+ * it with grpc_ctx_done(), when no call is left.
+ */
+void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
+                   struct http2_env *env);
+void grpc_ctx_done(struct grpc_ctx *ctx);
 
 /*
  * grpc_inline_budget - the budget for requests that this thread may execute; NULL: the thread
@@ -224,10 +240,5 @@ void call_fail(struct grpc_call *c, struct status *st);
 /* call_ref, call_unref - references; kind->end() follows the last one. */
 void call_ref(struct grpc_call *c);
 void call_unref(struct grpc_call *c);
-
-/* The kinds. */
-extern const struct grpc_kind grpc_unary_kind;  /* unary_call.c */
-extern const struct grpc_kind grpc_infer_kind;  /* infer_call.c */
-extern const struct grpc_kind grpc_stream_kind; /* stream_call.c */
 
 #endif

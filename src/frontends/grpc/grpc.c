@@ -9,9 +9,9 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "base/compress.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/regex.h"
 #include "base/status.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
@@ -28,11 +28,8 @@ static void *grpc_ctx_new(void *arg, struct net_env *env)
 {
     struct conch_grpc *grpc = arg;
     struct grpc_ctx *ctx = mem_zalloc(sizeof(*ctx));
-    ctx->settings = &grpc->settings;
-    ctx->env = CONTAINER_OF(env, struct http2_env, net);
-    ctx->loop = env->loop;
+    grpc_ctx_init(ctx, &grpc->settings, CONTAINER_OF(env, struct http2_env, net));
     ctx->share = env->loop_ctx;
-    ctx->compress = compress_new();
     return ctx;
 }
 
@@ -41,7 +38,7 @@ static void grpc_ctx_free(void *arg)
     struct grpc_ctx *ctx = arg;
     if (!ctx)
         return;
-    compress_free(ctx->compress);
+    grpc_ctx_done(ctx);
     mem_free(ctx);
 }
 
@@ -85,17 +82,36 @@ static bool read_compression(const char *name, enum grpc_compression *ret)
     return false;
 }
 
+static struct status *read_restrictions(const struct conch_grpc_options *o,
+                                        struct restrictions *ret)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; i < o->n_restricted_protocols && !st; i++)
+        st = restrictions_add(ret, "protocol", "triton-grpc-protocol-", o->restricted_protocols[i]);
+    return st;
+}
+
+static struct status *read_pattern(const char *pattern, const struct regex **ret)
+{
+    struct regex *made = NULL;
+    struct status *st = *pattern ? regex_new(pattern, &made) : NULL;
+    *ret = made;
+    return st;
+}
+
 static struct status *read_call_settings(const struct conch_grpc_options *o,
                                          struct grpc_settings *ret)
 {
     if (!read_compression(o->compression_level, &ret->compression))
         return status_new(STATUS_INVALID_ARG, "conch_grpc_start: invalid compression level '%s'",
                           o->compression_level);
+    ret->methods.has_reflection = o->reflection;
     ret->max_message_bytes = MIN(o->max_message_bytes, (size_t)INT32_MAX);
     ret->flow = (struct stream_flow_limits){.max_responses = o->max_responses,
                                             .max_bytes = o->max_response_bytes,
                                             .stall_ns = o->stall_timeout_ms * NS_PER_MS};
-    return NULL;
+    struct status *st = read_restrictions(o, &ret->restrictions);
+    return st ? st : read_pattern(o->header_forward_pattern, &ret->forward_pattern);
 }
 
 static void read_limits(const struct conch_grpc_options *o, struct http2_limits *ret)
@@ -147,6 +163,13 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
+static void free_grpc(struct conch_grpc *grpc)
+{
+    restrictions_done(&grpc->settings.restrictions);
+    regex_free((struct regex *)(uintptr_t)grpc->settings.forward_pattern);
+    mem_free(grpc);
+}
+
 static struct status *start_calls(struct conch_grpc *grpc, const struct conch_grpc_options *o)
 {
     struct server *server = grpc->settings.server;
@@ -188,7 +211,7 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
     grpc->settings.server = (struct server *)server;
     struct status *st = start_calls(grpc, &o);
     if (st) {
-        mem_free(grpc);
+        free_grpc(grpc);
         return (TRITONSERVER_Error *)st;
     }
     log_info("Started GRPCInferenceService at %s", net_server_place(grpc->net));
@@ -223,7 +246,7 @@ unsigned int conch_grpc_stop(struct conch_grpc *grpc, uint64_t timeout_ms)
         net_server_stop(grpc->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_stop_tick, &end);
     server_loops_put(server, end);
     if (end == NET_FREED)
-        mem_free(grpc);
+        free_grpc(grpc);
     if (end == NET_STUCK)
         server_keep(server);
     return n;

@@ -29,6 +29,7 @@
 #include "frontends/grpc/infer_message.h"
 #include "core/server/server.h"
 #include "frontends/ops/answer.h"
+#include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
 
@@ -200,6 +201,8 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
         return st;
     make_request(c, model);
     st = infer_decode(&m, &p->request, &p->blocks, &asks);
+    if (!st && UNLIKELY(c->forwarded != NULL))
+        st = forwarding_apply(c->forwarded, &p->request);
     if (!st && c->ctx->env->net.draining && !request_names_sequence(&p->request))
         st = status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
     return st;

@@ -35,6 +35,7 @@
 #include "frontends/grpc/infer_decode.h"
 #include "frontends/grpc/infer_encode.h"
 #include "frontends/grpc/infer_message.h"
+#include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/response_inbox.h"
 #include "frontends/ops/tensor_blocks.h"
@@ -535,6 +536,8 @@ static struct status *fill_request(struct grpc_call *c, const struct infer_messa
     struct pbwire_bytes version = m->model_version;
     struct infer_asks asks;
     struct status *st = infer_decode(m, &r->request, &r->blocks, &asks);
+    if (!st && UNLIKELY(c->forwarded != NULL))
+        st = forwarding_apply(c->forwarded, &r->request);
     if (st)
         return st;
     r->wants_empty_final = asks.empty_final;

@@ -62,6 +62,14 @@ bool grpc_is_content_type(struct span value)
     return value.length == length || value.at[length] == '+' || value.at[length] == ';';
 }
 
+bool grpc_is_metadata(struct span name)
+{
+    static const char prefix[] = "grpc-";
+    if (name.length >= sizeof(prefix) - 1 && memcmp(name.at, prefix, sizeof(prefix) - 1) == 0)
+        return false;
+    return !span_is(name, "te") && !span_is(name, "content-type");
+}
+
 /* Finds the nanoseconds of a unit; 0: there is no such unit. */
 static uint64_t find_unit_ns(char unit)
 {

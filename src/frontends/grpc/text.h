@@ -42,6 +42,11 @@ unsigned int grpc_accepted_encodings(struct span list);
 bool grpc_is_content_type(struct span value);
 
 /*
+ * grpc_is_metadata - whether a header of that name is the application's. The others are gRPC's.
+ */
+bool grpc_is_metadata(struct span name);
+
+/*
  * grpc_parse_timeout - the header grpc-timeout: digits and a unit (H M S m u n), with blanks around
  * them, as gRPC's own library reads it.
  *

@@ -46,37 +46,38 @@ static const char *find_unload_model(const ProtobufCMessage *request)
 
 /* ---- The table ------------------------------------------------------------------------------ */
 
-#define INFERENCE(name, type, ...)                                                                 \
+#define INFERENCE(name, api_, type, ...)                                                           \
     {                                                                                              \
-        .path = "/inference.GRPCInferenceService/" name,                                           \
+        .path = "/inference.GRPCInferenceService/" name, .api = OPS_API_##api_,                    \
         .request = &inference__##type##_request__descriptor,                                       \
         .answer = &inference__##type##_response__descriptor, __VA_ARGS__                           \
     }
 
 /* clang-format off */
 static const struct unary_method methods[] = {
-    INFERENCE("ServerLive", server_live, .run = unary_server_live),
-    INFERENCE("ServerReady", server_ready, .run = unary_server_ready),
-    INFERENCE("ModelReady", model_ready, .run = unary_model_ready),
-    INFERENCE("ServerMetadata", server_metadata, .run = unary_server_metadata),
-    INFERENCE("ModelMetadata", model_metadata, .run = unary_model_metadata),
-    INFERENCE("ModelConfig", model_config, .run = unary_model_config),
-    INFERENCE("ModelStatistics", model_statistics, .run = unary_statistics, .thread = find_statistics_thread),
-    INFERENCE("RepositoryIndex", repository_index, .run = unary_repository_index, .thread = run_on_control),
-    INFERENCE("RepositoryModelLoad", repository_model_load, .run = unary_model_load, .thread = run_as_load,
+    INFERENCE("ServerLive", HEALTH, server_live, .run = unary_server_live),
+    INFERENCE("ServerReady", HEALTH, server_ready, .run = unary_server_ready),
+    INFERENCE("ModelReady", HEALTH, model_ready, .run = unary_model_ready),
+    INFERENCE("ServerMetadata", METADATA, server_metadata, .run = unary_server_metadata),
+    INFERENCE("ModelMetadata", METADATA, model_metadata, .run = unary_model_metadata),
+    INFERENCE("ModelConfig", MODEL_CONFIG, model_config, .run = unary_model_config),
+    INFERENCE("ModelStatistics", STATISTICS, model_statistics, .run = unary_statistics, .thread = find_statistics_thread),
+    INFERENCE("RepositoryIndex", MODEL_REPOSITORY, repository_index, .run = unary_repository_index, .thread = run_on_control),
+    INFERENCE("RepositoryModelLoad", MODEL_REPOSITORY, repository_model_load, .run = unary_model_load, .thread = run_as_load,
               .model = find_load_model),
-    INFERENCE("RepositoryModelUnload", repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
+    INFERENCE("RepositoryModelUnload", MODEL_REPOSITORY, repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
               .model = find_unload_model),
-    INFERENCE("SystemSharedMemoryStatus", system_shared_memory_status, .run = unary_refuse_shared_memory),
-    INFERENCE("SystemSharedMemoryRegister", system_shared_memory_register, .run = unary_refuse_shared_memory),
-    INFERENCE("SystemSharedMemoryUnregister", system_shared_memory_unregister, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryStatus", cuda_shared_memory_status, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryRegister", cuda_shared_memory_register, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryUnregister", cuda_shared_memory_unregister, .run = unary_refuse_shared_memory),
-    INFERENCE("TraceSetting", trace_setting, .run = unary_trace_setting),
-    INFERENCE("LogSettings", log_settings, .run = unary_log_settings),
+    INFERENCE("SystemSharedMemoryStatus", SHARED_MEMORY, system_shared_memory_status, .run = unary_refuse_shared_memory),
+    INFERENCE("SystemSharedMemoryRegister", SHARED_MEMORY, system_shared_memory_register, .run = unary_refuse_shared_memory),
+    INFERENCE("SystemSharedMemoryUnregister", SHARED_MEMORY, system_shared_memory_unregister, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryStatus", SHARED_MEMORY, cuda_shared_memory_status, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryRegister", SHARED_MEMORY, cuda_shared_memory_register, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryUnregister", SHARED_MEMORY, cuda_shared_memory_unregister, .run = unary_refuse_shared_memory),
+    INFERENCE("TraceSetting", TRACE, trace_setting, .run = unary_trace_setting),
+    INFERENCE("LogSettings", LOGGING, log_settings, .run = unary_log_settings),
     {
         .path = "/grpc.health.v1.Health/Check",
+        .api = OPS_API_HEALTH,
         .request = &grpc__health__v1__health_check_request__descriptor,
         .answer = &grpc__health__v1__health_check_response__descriptor,
         .run = unary_health_check,

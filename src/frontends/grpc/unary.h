@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "frontends/ops/restrictions.h"
 
 struct arena;
 struct buf;
@@ -38,6 +39,7 @@ struct unary_call {
 
 struct unary_method {
     const char *path; /* "/inference.GRPCInferenceService/ServerLive" */
+    enum ops_api api; /* the part of the protocol to which it belongs */
     const ProtobufCMessageDescriptor *request, *answer;
     enum unary_thread (*thread)(const ProtobufCMessage *request); /* NULL: UNARY_LOOP */
     /* The model that a load or an unload names: jobs of one model run one after the other. NULL:

@@ -17,6 +17,7 @@
 #include "frontends/net/exchange.h"
 #include "frontends/ops/answer.h"
 #include "frontends/ops/ops.h"
+#include "frontends/ops/restrictions.h"
 #include "frontends/ops/tensor_blocks.h"
 
 struct loop_share;
@@ -26,6 +27,7 @@ struct route;
 struct http_settings {
     struct server *server;
     size_t max_input_bytes; /* --http-max-input-size */
+    struct restrictions restrictions;
 };
 
 /* Per loop; the loop's thread only. */
@@ -56,6 +58,7 @@ enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */
 struct http_call {
     /* Set when the head is complete. */
     const struct route *route; /* NULL: no such path */
+    bool is_restricted;        /* … and the client lacks the header that it needs */
     bool wrong_method;
     bool names_repository;
     bool wants_json;      /* Accept names application/json */

@@ -10,7 +10,7 @@
 
 struct exchange;
 
-#define ROUTE(method, pattern, handle, error_type, takes_body, read_head)                          \
+#define ROUTE(method, pattern, handle, api, error_type, takes_body, read_head)                     \
     void handle(struct exchange *x);
 #include "frontends/http/routes.def"
 

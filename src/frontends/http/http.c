@@ -58,6 +58,7 @@ struct head_range {
  */
 struct head_reading {
     bool done;
+    bool is_restricted;
     bool names_repository, wants_json, shortest_floats, unknown_encoding;
     uint8_t header_length_kind;                           /* enum header_length */
     struct head_range model, version, header_length_text; /* .length 0: there is none */
@@ -127,17 +128,30 @@ static void read_accept(struct head_reading *r, const struct http_head *head)
 }
 
 static const struct route routes[] = {
-#define ROUTE(method, pattern, handle, error_type, takes_body, read_head)                          \
-    {METHOD_##method, pattern, handle, error_type, takes_body, read_head},
+#define ROUTE(method, pattern, handle, api, error_type, takes_body, read_head)                     \
+    {METHOD_##method, pattern, handle, OPS_API_##api, error_type, takes_body, read_head},
 #include "frontends/http/routes.def"
 };
 
-static void read_head(struct head_reading *r, const struct http_head *head)
+/* Whether the client lacks the header that this part of the protocol needs. */
+static bool find_restricted(const struct restrictions *restrictions, enum ops_api api,
+                            const struct http_head *head)
+{
+    const struct restriction *r = restrictions_find(restrictions, api);
+    if (LIKELY(!r))
+        return false;
+    struct span value = head_find(head, r->wire_name, r->name_length);
+    return !restriction_admits(r, value.at, value.length);
+}
+
+static void read_head(const struct restrictions *restrictions, struct head_reading *r,
+                      const struct http_head *head)
 {
     struct route_match m = route_find(routes, ARRAY_SIZE(routes), head_path(head));
     r->done = true;
     r->route = m.route;
-    if (!m.route || m.route->method != head->method)
+    r->is_restricted = m.route && find_restricted(restrictions, m.route->api, head);
+    if (!m.route || r->is_restricted || m.route->method != head->method)
         return;
     r->model = range_of(head, m.model);
     r->version = range_of(head, m.version);
@@ -177,7 +191,7 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     struct http_call *call = exchange_part(x);
     struct head_reading *r = (struct head_reading *)(void *)head->note;
     if (!r->done)
-        read_head(r, head);
+        read_head(&call_ctx(x)->settings->restrictions, r, head);
 
     call->begun = false;
     call->with_core = false;
@@ -190,9 +204,10 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->header_length = r->header_length;
     call->model = (struct ops_model_ref){0};
     call->route = r->route;
+    call->is_restricted = r->is_restricted;
     call->wrong_method = r->route && r->route->method != x->method;
     call->names_repository = r->names_repository;
-    x->discard = !r->route || call->wrong_method || !r->route->takes_body;
+    x->discard = !r->route || r->is_restricted || call->wrong_method || !r->route->takes_body;
     keep_model(x, head, r);
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
@@ -200,11 +215,24 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
         call->header_length_text = keep_head_text(x, head, r->header_length_text);
 }
 
+static void refuse_restricted(struct exchange *x)
+{
+    const struct http_call *call = exchange_part(x);
+    const struct route *route = call->route;
+    const struct restriction *r =
+        restrictions_find(&call_ctx(x)->settings->restrictions, route->api);
+    AUTO(buf) text = BUF_INIT(4096);
+    buf_addf(&text, "This API is restricted, expecting header '%s'", r->name);
+    reply_error(x, 403, route->error_type, buf_text(&text));
+}
+
 static void on_http_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     if (UNLIKELY(!call->route))
         reply_error(x, 404, content_text, "Not Found");
+    else if (UNLIKELY(call->is_restricted))
+        refuse_restricted(x);
     else if (UNLIKELY(call->wrong_method))
         reply_error(x, 405, call->route->error_type, "Method Not Allowed");
     else if (UNLIKELY(call->no_memory))
@@ -274,6 +302,21 @@ void conch_http_options_init(struct conch_http_options *o)
     o->write_timeout_ms = o->body_timeout_ms;
 }
 
+static struct status *read_http_restrictions(const struct conch_http_options *o,
+                                             struct restrictions *ret)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; i < o->n_restricted_apis && !st; i++)
+        st = restrictions_add(ret, "api", "", o->restricted_apis[i]);
+    return st;
+}
+
+static void free_http(struct conch_http *http)
+{
+    restrictions_done(&http->settings.restrictions);
+    mem_free(http);
+}
+
 TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
                                      const struct conch_http_options *options,
                                      struct conch_http **ret_http)
@@ -311,14 +354,16 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     http->settings.server = (struct server *)server;
     http->settings.max_input_bytes = o.max_input_bytes;
     net.handler_arg = http;
-    struct status *st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
+    struct status *st = read_http_restrictions(&o, &http->settings.restrictions);
+    if (!st)
+        st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
     if (!st) {
         st = net_server_start(&net, &http->net);
         if (st)
             server_loops_put(http->settings.server, NET_FREED);
     }
     if (st) {
-        mem_free(http);
+        free_http(http);
         return (TRITONSERVER_Error *)st;
     }
     log_info("Started HTTPService at %s", net_server_place(http->net));
@@ -352,7 +397,7 @@ unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
         net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &end);
     server_loops_put(server, end);
     if (end == NET_FREED)
-        mem_free(http);
+        free_http(http);
     if (end == NET_STUCK)
         server_keep(server);
     return n;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "frontends/net/head.h"
+#include "frontends/ops/restrictions.h"
 
 struct exchange;
 
@@ -20,6 +21,7 @@ struct route {
      */
     const char *pattern;
     void (*handle)(struct exchange *x);
+    enum ops_api api;       /* the part of the protocol that an operator may restrict */
     const char *error_type; /* content type of the error for another method */
     bool takes_body;        /* the handler needs the body of the request */
     /* Reads further headers into the frontend's note of the head (head.h); NULL: there are none. */

@@ -63,8 +63,8 @@ static void give_page(struct exchange *x)
 }
 
 static const struct route routes[] = {
-    {METHOD_GET, "/metrics", give_page, "text/plain", false, NULL},
-    {METHOD_GET, "/metrics/", give_page, "text/plain", false, NULL},
+    {METHOD_GET, "/metrics", give_page, OPS_API_OPEN, "text/plain", false, NULL},
+    {METHOD_GET, "/metrics/", give_page, OPS_API_OPEN, "text/plain", false, NULL},
 };
 
 static void on_metrics_head(struct exchange *x, const struct http_head *head)

@@ -516,13 +516,27 @@ static void refuse_http2(struct session *session, enum session_refusal why)
     finish_call(h);
 }
 
+/* Has on_stop() called for the streams that are open. */
+static void tell_stop(struct http2 *h)
+{
+    if (!h->env->handler->on_stop)
+        return;
+    LIST_FOR_EACH (link, &h->streams) {
+        struct http2_stream *s = LIST_ENTRY(link, struct http2_stream, link);
+        if (s->begun && !s->closed && !s->over)
+            http2_note(s, NOTE_STOP);
+    }
+}
+
 static void drain_http2(struct session *session)
 {
     struct http2 *h = get_http2(session);
     if (!h->env->net.draining)
         return;
     http2_begin_drain(h, "the server is stopping");
+    tell_stop(h);
     finish_call(h);
+    want_output(h);
 }
 
 static void check_http2_time(struct session *session, uint64_t now_ns)

@@ -202,6 +202,11 @@ struct http2_handler {
      */
     void (*on_room)(struct http2_stream *s);
     /*
+     * The service begins to stop, or its stop is told again: the handler ends a stream that would
+     * go on for as long as its client likes. Optional.
+     */
+    void (*on_stop)(struct http2_stream *s);
+    /*
      * All pieces are sent or dropped, and released: the connection no longer uses the stream.
      * Called once for each on_begin().
      */

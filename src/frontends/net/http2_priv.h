@@ -155,6 +155,7 @@ enum {
     NOTE_CLOSED = 4, /* nghttp2 has closed the stream: close_code says why */
     NOTE_SENT = 8,   /* none of its slices is in the out-queue any more */
     NOTE_ROOM = 16,
+    NOTE_STOP = 32, /* the service stops */
 };
 
 /* The progress of a stream in one direction: http2_pace.c. */

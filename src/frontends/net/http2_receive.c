@@ -460,6 +460,8 @@ static void deliver_stream(struct http2_stream *s)
         s->env->handler->on_half_close(s);
     if (notes & NOTE_ROOM && !s->reset && !s->closed)
         s->env->handler->on_room(s);
+    if (notes & NOTE_STOP && s->begun && !s->reset && !s->closed)
+        s->env->handler->on_stop(s);
     if (notes & NOTE_CLOSED)
         close_stream(s);
     end_stream(s);

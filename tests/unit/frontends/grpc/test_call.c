@@ -882,6 +882,91 @@ static int connect_with_large_windows(void **state)
     return 0;
 }
 
+/* ---- Health/Watch --------------------------------------------------------------------------- */
+
+static struct h2c_stream *watch(const char *service)
+{
+    AUTO(buf) body = BUF_INIT(256);
+    char request[64];
+    size_t n = strlen(service);
+    request[0] = 0x0a;
+    request[1] = (char)n;
+    memcpy(request + 2, service, n);
+    add_prefixed(&body, false, request, n ? n + 2 : 0);
+    struct h2c_stream *s = post("/grpc.health.v1.Health/Watch", &body, nothing, 0);
+    h2c_pump(&client);
+    return s;
+}
+
+/* Waits for the n-th message of a watch, which has that state. */
+static void await_state(const struct h2c_stream *s, size_t n, char state)
+{
+    enum { BYTES = 7 };
+    while (s->n_data < n * BYTES) {
+        loop_iterate(&loop, 100 * NS_PER_MS);
+        h2c_pump(&client);
+    }
+    const char message[BYTES] = {0, 0, 0, 0, 2, 8, state};
+    assert_int_equal(s->n_data, n * BYTES);
+    assert_memory_equal(s->data + (n - 1) * BYTES, message, BYTES);
+    assert_false(s->ended);
+}
+
+static void a_watch_tells_each_change(void **state)
+{
+    (void)state;
+    struct h2c_stream *of_server = watch(""), *of_service = watch("inference.GRPCInferenceService");
+    struct h2c_stream *of_a = watch("a"), *of_b = watch("b"), *of_none = watch("none");
+    await_state(of_server, 1, 1);
+    await_state(of_service, 1, 1);
+    await_state(of_a, 1, 1);
+    await_state(of_b, 1, 3);
+    await_state(of_none, 1, 3);
+    assert_null(server_load_model(server, "b", NULL, 0));
+    await_state(of_b, 2, 1);
+    assert_null(server_unload_model(server, "b"));
+    await_state(of_b, 3, 3);
+    /* The others have got nothing since. */
+    await_state(of_server, 1, 1);
+    await_state(of_a, 1, 1);
+    await_state(of_none, 1, 3);
+
+    /* The last watch that leaves clears the timer, and a new one sets it. */
+    struct h2c_stream *all[] = {of_server, of_service, of_a, of_b, of_none};
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        nghttp2_submit_rst_stream(client.ng, 0, all[i]->id, NGHTTP2_CANCEL);
+    h2c_pump(&client);
+    assert_true(list_empty(&ctx.watches));
+    assert_false(ctx.watch_timer.is_set);
+    await_state(watch("a"), 1, 1);
+    assert_true(ctx.watch_timer.is_set);
+}
+
+static void a_stop_ends_watches_and_reflection(void **state)
+{
+    (void)state;
+    struct h2c_stream *of_server = watch(""), *of_none = watch("none");
+    await_state(of_server, 1, 1);
+    AUTO(buf) body = BUF_INIT(256);
+    add_prefixed(&body, false, "\x3a\0", 2);
+    const char *path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    nghttp2_nv fields[] = {h2c_nv("content-type", "application/grpc"), h2c_nv("te", "trailers")};
+    struct h2c_stream *reflection =
+        h2c_request(&client, path, buf_text(&body), body.size, body.size - 1, fields, 2);
+    h2c_pump(&client);
+    driver.env->net.draining = true;
+    http2_protocol.drain(driver.session);
+    await_end(of_server);
+    await_end(of_none);
+    await_end(reflection);
+    assert_memory_equal(of_server->data + 7, "\0\0\0\0\2\x08\2", 7); /* NOT_SERVING */
+    assert_int_equal(of_server->n_data, 14);
+    expect_status(of_server, "14");
+    expect_status(of_none, "14");
+    expect_status(reflection, "14");
+    driver.env->net.draining = false;
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
 
 int main(void)
@@ -910,6 +995,8 @@ int main(void)
         TEST(bytes_that_come_after_the_deadline_are_dropped),
         TEST(an_error_of_the_stream_cancels_its_requests),
         TEST(an_early_error_waits_for_earlier_answers),
+        TEST(a_watch_tells_each_change),
+        TEST(a_stop_ends_watches_and_reflection),
         TEST(idle_streams_are_small),
         cmocka_unit_test_setup_teardown(as_much_waits_as_the_window_allows,
                                         connect_with_large_windows, disconnect_client),

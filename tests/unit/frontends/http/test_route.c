@@ -11,13 +11,13 @@
 #include "frontends/http/route.h"
 
 static const struct route routes[] = {
-    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", NULL, NULL, false, NULL},
-    {METHOD_GET, "/v2/health/live", NULL, NULL, false, NULL},
-    {METHOD_GET, "/v2/models/stats", NULL, NULL, false, NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", NULL, NULL, false, NULL},
-    {METHOD_POST, "/v2/repository/index", NULL, NULL, true, NULL},
-    {METHOD_POST, "/v2/repository/{r}/index", NULL, NULL, true, NULL},
-    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", NULL, NULL, true, NULL},
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", NULL, OPS_API_OPEN, NULL, false, NULL},
+    {METHOD_GET, "/v2/health/live", NULL, OPS_API_OPEN, NULL, false, NULL},
+    {METHOD_GET, "/v2/models/stats", NULL, OPS_API_OPEN, NULL, false, NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", NULL, OPS_API_OPEN, NULL, false, NULL},
+    {METHOD_POST, "/v2/repository/index", NULL, OPS_API_OPEN, NULL, true, NULL},
+    {METHOD_POST, "/v2/repository/{r}/index", NULL, OPS_API_OPEN, NULL, true, NULL},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", NULL, OPS_API_OPEN, NULL, true, NULL},
 };
 
 static void patterns_fit_whole_paths(void **state)
