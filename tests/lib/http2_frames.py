@@ -13,7 +13,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 NO_ERROR, PROTOCOL_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 8, 11
-INITIAL_WINDOW_SIZE = 4
+HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
 
 SERVER_LIVE = "/inference.GRPCInferenceService/ServerLive"
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -68,15 +68,27 @@ def address_of(url):
     return host, int(port)
 
 
+NAMES = [b"grpc-status\x01", b"\x9a\xca\xc8\xb2\x12\x34\xda\x8f\x01"]  # plain, and by Huffman's code
+
+
+def status_of(frames):
+    """The status of a call, of one digit; None: it has none, or a longer one."""
+    for got in frames:
+        for name in NAMES:
+            if got.kind == HEADERS and name in got.payload:
+                return int(got.payload.split(name)[1][:1])
+    return None
+
+
 class Connection:
-    """A client's side. Acknowledges the server's SETTINGS, and its PINGs unless told otherwise."""
+    """A client's side. The server must not compress heads by a table. Acknowledges the server's SETTINGS, and its PINGs unless told otherwise."""
 
     def __init__(self, url, settings=b"", acks_pings=True):
         self.socket = socket.create_connection(address_of(url), timeout=60)
         self.acks_pings = acks_pings
         self._received = b""
         self.next_stream = 1
-        self.send(PREFACE + frame(SETTINGS, payload=settings))
+        self.send(PREFACE + frame(SETTINGS, payload=setting(HEADER_TABLE_SIZE, 0) + settings))
 
     def __enter__(self):
         return self
