@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from . import repository, servers
+from . import grpc, repository, servers
 from .measure import Bench, say
 
 
@@ -84,12 +84,52 @@ class Lab:
         return self.once("conch-empty", lambda log, cpu: servers.conch(
             self.build, self._repository("empty", models=False), log, cpu))
 
+    def _conch_grpc(self, name, flags=(), cpu=None, **more):
+        return self.once(name, lambda log, cpu_: servers.conch_grpc(
+            self.build, self._repository("conch"), log, cpu or cpu_, flags, **more))
+
+    def conch_grpc(self):
+        return self._conch_grpc("conch-grpc")
+
+    def conch_grpc_fresh(self):
+        return self._conch_grpc("conch-grpc-fresh")
+
+    def conch_grpc_two(self):
+        """With two event loops, on both cores, which it shares with the client."""
+        s = self.settings
+        return self._conch_grpc("conch-grpc-two", ["--http-thread-count=2"], {s.server_cpu, s.client_cpu})
+
+    def conch_grpc_tls(self):
+        key, certificate = grpc.make_certificate(self.folder)
+        return self._conch_grpc("conch-grpc-tls", ["--grpc-use-ssl=true", f"--grpc-server-cert={certificate}",
+                                                   f"--grpc-server-key={key}"], tls=True)
+
+    def conch_grpc_counted(self):
+        return self._conch_grpc("conch-grpc-counted", env=self.counting("Conch"))
+
+    def triton_grpc(self):
+        return self.once("triton-grpc", lambda log, cpu: servers.triton_grpc(
+            self.root, self._triton_repository(), log, cpu))
+
+    def grpc_echo(self):
+        return self.once("grpc-echo", lambda log, cpu: servers.grpc_echo(self.build, log, cpu))
+
+    def grpc_echo_jemalloc(self):
+        found = sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+        if not found:
+            raise servers.Missing("libjemalloc.so.2 is not installed")
+        return self.once("grpc-echo-jemalloc", lambda log, cpu: servers.grpc_echo(self.build, log, cpu, str(found[0])))
+
     def conch_counted(self):
         return self.once("conch-counted", lambda log, cpu: servers.conch(
             self.build, self._repository("conch"), log, cpu, env=self.counting("Conch")))
 
     def _triton_repository(self):
-        return self._repository("triton", backend=self._identity_backend())
+        folder = self._repository("triton", backend=self._identity_backend())
+        repeat = self.build / "backends" / "repeat" / "libtriton_repeat.so"
+        if repeat.exists():
+            shutil.copy(repeat, folder / "many" / repeat.name)
+        return folder
 
     def triton(self):
         return self.once("triton", lambda log, cpu: servers.triton(

@@ -44,7 +44,8 @@ class Cell:
     server: object
     request: object
     connections: int
-    pipeline: int = 1
+    pipeline: int = 1           # gRPC: calls or streams of each connection
+    depth: int = 1              # gRPC: messages outstanding in each stream
     seconds: float = 0.0        # 0: as in the settings
     warmup: float = 0.0         # 0: as in the settings
     samples: list = field(default_factory=list)
@@ -147,6 +148,17 @@ class Bench:
             if self.settings.spare_s <= 0:
                 return
 
+    def http_arguments(self, cell):
+        return [str(self.load), "--port", str(cell.server.port), "--request", str(self.request_file(cell.request)),
+                "--pipeline", str(cell.pipeline)]
+
+    def grpc_arguments(self, cell):
+        more = ["--stream", str(cell.depth)] if cell.request.stream else []
+        more += ["--tls"] if cell.server.tls else []
+        return [str(self.load.parent / "bench_grpc_load"), "--port", str(cell.server.grpc_port),
+                "--message", str(self.request_file(cell.request)), "--calls", str(cell.pipeline), *more,
+                *cell.request.arguments()]
+
     def once(self, cell, counters=None):
         """Runs the load generator once; returns a dict of its figures.
 
@@ -154,10 +166,8 @@ class Bench:
         """
         s = self.settings
         first = self.folder / "first-reply"
-        argv = [str(self.load), "--port", str(cell.server.port),
-                "--request", str(self.request_file(cell.request)),
-                "--connections", str(cell.connections), "--pipeline", str(cell.pipeline),
-                "--warmup", str(cell.warmup or s.warmup), "--seconds", str(cell.seconds or s.seconds),
+        argv = [*(self.grpc_arguments(cell) if hasattr(cell.request, "arguments") else self.http_arguments(cell)),
+                "--connections", str(cell.connections), "--warmup", str(cell.warmup or s.warmup), "--seconds", str(cell.seconds or s.seconds),
                 "--pid", str(cell.server.pid), "--first", str(first),
                 "--cpus", str(1 << s.server_cpu | 1 << s.client_cpu)]
         if counters:
@@ -178,7 +188,7 @@ class Bench:
             self.checked.add((cell.server.name, cell.request.name))
         foreign = seen["busy_us"] - seen["server_us"] - seen["client_us"]
         seen["foreign"] = max(0.0, foreign / 1e6 / seen["elapsed_s"])
-        seen["cpu_us"] = seen["server_us"] / seen["requests"]
+        seen["cpu_us"] = seen["server_us"] / seen["messages"]
         seen["per_second"] = seen["requests"] / seen["elapsed_s"]
         return seen
 

@@ -38,10 +38,29 @@ MODELS = {
 }
 
 
+# Answers one request with as many responses as its input has elements.
+MANY = """name: "many"
+backend: "repeat"
+model_transaction_policy { decoupled: true }
+input [
+  { name: "IN" data_type: TYPE_INT32 dims: [ -1 ] },
+  { name: "DELAY" data_type: TYPE_UINT32 dims: [ -1 ] },
+  { name: "WAIT" data_type: TYPE_UINT32 dims: [ 1 ] }
+]
+output [
+  { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] },
+  { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] }
+]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+
 def write(folder, backend=None):
     """Writes the repository. `backend`, a library, is put beside each model: there the genuine Triton finds it without a
     change of its own backend directory.
     """
+    (Path(folder) / "many" / "1").mkdir(parents=True)
+    (Path(folder) / "many" / "config.pbtxt").write_text(MANY)
     for name, tensors in MODELS.items():
         model = Path(folder) / name
         (model / "1").mkdir(parents=True)

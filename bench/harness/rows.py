@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, loading, metrics, micro, ort, others, repository, requests, wrk
+from . import embed, grpc, loading, metrics, micro, ort, others, repository, requests, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -238,6 +238,13 @@ ROWS = {
     "embed": embed.embed,
     "cores": embed.cores,
     "others": others.others,
+    "grpc-small": grpc.small,
+    "grpc-stream": grpc.stream,
+    "grpc-image": grpc.image,
+    "grpc-mallocs": grpc.mallocs,
+    "grpc-tls": grpc.tls,
+    "grpc-loops": grpc.loops,
+    "grpc-memory": grpc.memory,
     "json": json_floats,
     "wrk": cross_check,
     "start": loading.start,

@@ -22,10 +22,12 @@ class Server:
     """A process pinned to one core, or to a set of cores, that listens on 127.0.0.1:port.
 
     descriptors: how many it may have open; 0: as many as this process
+    grpc_port: 0: the server says it in its log; None: it has none. tls: gRPC is served with TLS
     """
 
-    def __init__(self, name, argv, log, cpu, env=None, port=None, descriptors=0):
+    def __init__(self, name, argv, log, cpu, env=None, port=None, descriptors=0, grpc_port=None, tls=False):
         self.name = name
+        self.grpc_port, self.tls = grpc_port, tls
         self.log = Path(log)
         self.port = port
 
@@ -54,12 +56,18 @@ class Server:
                 said = re.search(r"Started HTTPService at [^\s:]*:(\d+)",
                                  self.log.read_text(errors="replace"))
                 self.port = int(said[1]) if said and int(said[1]) else None
-            if self.port is not None and self._answers():
+            if self.grpc_port == 0:
+                said = re.search(r"Started GRPCInferenceService at [^\s:]*:(\d+)|^port (\d+)$",
+                                 self.log.read_text(errors="replace"), re.MULTILINE)
+                self.grpc_port = int(said[1] or said[2]) if said else 0
+            if self.grpc_port != 0 and self.port is not None and self._answers():
                 return
             time.sleep(0.02)
         raise Missing(f"{self.name} does not listen after {START_LIMIT_S} s: {self._last_line()}")
 
     def _answers(self):
+        if self.port == 0:      # it has no HTTP
+            return True
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
                 s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -100,6 +108,34 @@ def free_port():
 
 # Both servers do the same work: no gRPC, no metrics.
 COMMON_FLAGS = ["--allow-grpc=false", "--allow-metrics=false"]
+
+
+GRPC_FLAGS = ["--allow-metrics=false"]
+
+
+def conch_grpc(build, repository, log, cpu, flags=(), **more):
+    program = build / "bin" / "conch"
+    if not program.exists():
+        raise Missing(f"{program} is not built")
+    argv = [str(program), f"--model-repository={repository}", f"--backend-directory={build / 'backends'}",
+            "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1", "--grpc-port=0", *GRPC_FLAGS, *flags]
+    return Server("Conch", argv, log, cpu, grpc_port=0, **more)
+
+
+def triton_grpc(root, repository, log, cpu):
+    program = _set_up_triton(root)
+    ports = [free_port() for _ in range(3)]
+    argv = [str(program), str(repository), *map(str, ports), *GRPC_FLAGS]
+    return Server("Triton", argv, log, cpu, port=ports[0], grpc_port=ports[1])
+
+
+def grpc_echo(build, log, cpu, allocator=None):
+    """allocator: a library that replaces the C library's."""
+    program = build / "bench" / "bench_grpc_echo"
+    if not program.exists():
+        raise Missing("bench_grpc_echo is not built: it needs grpc++ (libgrpc++-dev, protobuf-compiler-grpc)")
+    env = {"LD_PRELOAD": allocator} if allocator else None
+    return Server("grpc++ echo", [str(program)], log, cpu, env=env, port=0, grpc_port=0)
 
 
 def conch_argv(build, repository, port, flags=()):
