@@ -788,6 +788,7 @@ static void trim_sessions(struct net_env *env)
 
 const struct protocol http1_protocol = {
     .session_bytes = sizeof(struct http1),
+    .max_scratch_bytes = 16 << 10, /* the begin of a body that comes with its head is copied */
     .begin = begin_session,
     .abort = abort_session,
     .wants_input = wants_input,

@@ -95,7 +95,8 @@ struct session_input {
 };
 
 struct protocol {
-    size_t session_bytes; /* of the protocol's struct around a struct session */
+    size_t session_bytes;     /* of the protocol's struct around a struct session */
+    size_t max_scratch_bytes; /* of the loop's scratch buffer that it reads into; 0: all */
 
     /* Begins a session. All members are zero, but for protocol and on_output. */
     void (*begin)(struct session *s, struct net_env *env);

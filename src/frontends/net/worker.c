@@ -13,7 +13,7 @@
 #include "base/status.h"
 
 enum {
-    SCRATCH_BYTES = 16 << 10,
+    SCRATCH_BYTES = 128 << 10,    /* frames of HTTP/2 are read into it, as many as have come */
     POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs */
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
     PORTION_BYTES = 1 << 20,
@@ -108,7 +108,10 @@ struct net_env worker_get_env(struct worker *w, const struct protocol *protocol)
                             .budget = w->memory,
                             .loop = &w->loop,
                             .scratch = w->scratch,
-                            .scratch_bytes = w->scratch_bytes,
+                            .scratch_bytes =
+                                protocol->max_scratch_bytes
+                                    ? MIN(protocol->max_scratch_bytes, w->scratch_bytes)
+                                    : w->scratch_bytes,
                             .requests_left = &w->requests_left};
 }
 
