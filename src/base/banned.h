@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef CONCH_USES_OPENSSL /* set for the files that do (src/CMakeLists.txt) */
+#include <openssl/ssl.h>  /* has parameters of the name rand */
+#endif
 
 /* These write without knowing the room, or leave a string without its zero byte. */
 #pragma GCC poison strcpy stpcpy strcat strncpy strncat sprintf vsprintf gets

@@ -13,6 +13,10 @@
  * connection at once, so nothing touches it after a call that may close it. The socket is
  * edge-triggered: a connection that may have unread bytes stands in worker.ready, or waits for a
  * change of interest (update_interest()).
+ *
+ * With TLS (tls.h) the session begins at once, and what it has to send waits for the end of the
+ * handshake. Handshakes go on in worker.ready only, behind all small requests of an iteration and
+ * within its time, since one takes from 0.1 ms to some milliseconds of CPU.
  */
 #include "frontends/net/conn.h"
 
@@ -31,6 +35,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "frontends/net/listener.h"
+#include "frontends/net/tls.h"
 #include "frontends/net/worker.h"
 
 enum {
@@ -38,6 +43,8 @@ enum {
     COPIED_BYTES = 1024,
     SMALL_BYTES = 64 << 10, /* of a request that is read and answered at once */
 };
+
+#define HANDSHAKE_NUMBER UINT64_MAX /* as session_input.number: no request has it */
 
 /* While the server stops: how long an incomplete request may go without a byte. */
 #define DRAIN_PATIENCE_NS NS_PER_S
@@ -78,6 +85,31 @@ static inline void set_check(struct conn *c)
         move_check(c);
 }
 
+static bool begin_tls(struct conn *c)
+{
+    const struct worker *w = c->worker;
+    if (!c->service->tls)
+        return true;
+    c->tls = tls_new(c->service->tls, c->fd, w->pool, w->memory);
+    return c->tls != NULL;
+}
+
+static bool is_in_handshake(const struct conn *c)
+{
+    return UNLIKELY(c->tls != NULL) && !tls_is_established(c->tls);
+}
+
+/* Gives up a connection whose session has begun, but which is in no list yet. */
+static void drop_conn(struct conn *c)
+{
+    c->session.protocol->abort(&c->session);
+    loop_cancel_work(&c->worker->loop, &c->flush);
+    tls_free(c->tls);
+    close(c->fd);
+    count_out(c->service);
+    mem_free(c);
+}
+
 static void begin_conn(struct conn *c)
 {
     struct worker *w = c->worker;
@@ -89,15 +121,12 @@ static void begin_conn(struct conn *c)
     timer_init(&c->check, on_check);
     c->session.protocol->begin(&c->session, c->service->env);
     c->read_ns = c->written_ns = now_ns;
-    struct status *st =
-        loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready);
+    struct status *st = begin_tls(c) ? loop_add_fd(&w->loop, &c->watch, c->fd,
+                                                   EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready)
+                                     : status_no_memory();
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
-        c->session.protocol->abort(&c->session);
-        loop_cancel_work(&w->loop, &c->flush);
-        close(c->fd);
-        count_out(c->service);
-        mem_free(c);
+        drop_conn(c);
         return;
     }
     c->ranked_ns = now_ns;
@@ -144,6 +173,7 @@ void conn_close(struct conn *c)
     loop_cancel_work(&w->loop, &c->flush);
     loop_clear_timer(&w->loop, &c->check);
     loop_remove_fd(&w->loop, &c->watch);
+    tls_free(c->tls);
     close(c->fd);
     worker_remove_conn(w, &c->link, &c->ready, &c->use);
     count_out(s);
@@ -169,13 +199,17 @@ static void update_interest(struct conn *c)
             events |= EPOLLIN;
     }
     loop_change_fd(&c->worker->loop, &c->watch, events);
+    /* What TLS has read already makes no event. */
+    if (UNLIKELY(c->tls != NULL) && events & EPOLLIN && !c->lingering && tls_reads_on(c->tls))
+        worker_go_on_later(c->worker, &c->ready);
 }
 
 /* Whether the socket has unread bytes, which would turn the close into a reset. */
 static bool has_unread(const struct conn *c)
 {
     int n_bytes = 0;
-    return c->session.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
+    return c->session.discards || (c->tls && !list_empty(&c->ready)) ||
+           (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
 }
 
 /* Whether the kernel still has bytes that the client has not acknowledged. */
@@ -185,6 +219,36 @@ static bool has_unacknowledged(const struct conn *c)
     return ioctl(c->fd, SIOCOUTQ, &n_bytes) == 0 && n_bytes > 0;
 }
 
+/* Counts what TLS has sent. */
+static void note_tls_sent(struct conn *c)
+{
+    size_t n = tls_take_sent(c->tls);
+    if (n > 0)
+        c->written_ns = loop_now_ns(&c->worker->loop);
+    c->n_sent += n;
+}
+
+/* Whether TLS has sent all; if not, on_flush() is called again. */
+static bool has_sent_tls(struct conn *c, enum tls_result result)
+{
+    note_tls_sent(c);
+    if (result == TLS_DONE)
+        return true;
+    if (result == TLS_FAILED) {
+        conn_close(c);
+        return false;
+    }
+    c->waiting = true;
+    update_interest(c);
+    return false;
+}
+
+/* Tells the client of the end. False: that waits for the socket, or the connection is closed. */
+static bool end_tls(struct conn *c)
+{
+    return has_sent_tls(c, tls_end(c->tls));
+}
+
 /*
  * All is sent. Bytes that the client still sends would turn the close into a reset, and a reset
  * discards the part of the reply that the client has not read. So the connection reads and drops
@@ -192,6 +256,8 @@ static bool has_unacknowledged(const struct conn *c)
  */
 static void linger_or_close(struct conn *c)
 {
+    if (UNLIKELY(c->tls != NULL) && !end_tls(c))
+        return;
     if (c->eof || (!has_unread(c) && !has_unacknowledged(c))) {
         conn_close(c);
         return;
@@ -206,17 +272,44 @@ static void linger_or_close(struct conn *c)
  * Sends pieces by one system call, without a copy. Short replies are copied together first, so that
  * send() of one piece suffices; that took about 3 % off the CPU of a small request.
  */
-static ssize_t send_pieces(int fd, const struct iovec *pieces, int n, size_t size_bytes)
+static ssize_t send_pieces(const struct conn *c, const struct iovec *pieces, int n,
+                           size_t size_bytes)
 {
     char together[COPIED_BYTES];
+    if (UNLIKELY(c->tls != NULL))
+        return tls_write(c->tls, pieces, n);
     if (size_bytes > sizeof(together))
-        return writev(fd, pieces, n);
+        return writev(c->fd, pieces, n);
     size_t at = 0;
     for (int i = 0; i < n; i++) {
         memcpy(together + at, pieces[i].iov_base, pieces[i].iov_len);
         at += pieces[i].iov_len;
     }
-    return send(fd, together, at, MSG_NOSIGNAL);
+    return send(c->fd, together, at, MSG_NOSIGNAL);
+}
+
+/* Counts what the session has sent. */
+static void note_sent(struct conn *c, size_t n_bytes)
+{
+    if (UNLIKELY(c->tls != NULL)) {
+        note_tls_sent(c);
+        c->waiting |= tls_held_bytes(c->tls) > 0;
+        return;
+    }
+    c->written_ns = loop_now_ns(&c->worker->loop);
+    c->n_sent += n_bytes;
+}
+
+/*
+ * Before the session sends: sends what TLS holds. False: the session cannot send now, since the
+ * socket is full, the handshake goes on or has failed, or the connection is closed.
+ */
+static bool flush_tls(struct conn *c)
+{
+    if (!has_sent_tls(c, tls_flush(c->tls)))
+        return false;
+    update_interest(c);
+    return !is_in_handshake(c);
 }
 
 static void on_flush(struct loop_work *work)
@@ -227,11 +320,13 @@ static void on_flush(struct loop_work *work)
     size_t asked;
 
     worker_begin_iteration(c->worker);
+    if (UNLIKELY(c->tls != NULL) && !c->waiting && !flush_tls(c))
+        return;
     s->large_output = false;
     s->protocol->queue_output(s);
     while (!c->waiting && s->out.n_bytes > 0) {
         int n = out_queue_gather(&s->out, pieces, MAX_PIECES, &asked);
-        ssize_t sent = send_pieces(c->fd, pieces, n, asked);
+        ssize_t sent = send_pieces(c, pieces, n, asked);
         if (sent < 0) {
             if (errno == EINTR)
                 continue;
@@ -245,8 +340,7 @@ static void on_flush(struct loop_work *work)
         /* A short write means a full buffer: the next one would fail. */
         if ((size_t)sent < asked)
             c->waiting = true;
-        c->written_ns = loop_now_ns(&c->worker->loop);
-        c->n_sent += (size_t)sent;
+        note_sent(c, (size_t)sent);
         out_queue_sent(&s->out, (size_t)sent);
         s->protocol->queue_output(s); /* releasing pieces may have made room for more */
     }
@@ -283,6 +377,24 @@ static void on_eof(struct conn *c)
     update_interest(c);
 }
 
+/* What recv() would return; see tls_read(). *ret_bytes is set when no data, but much else came. */
+static ssize_t receive_tls(struct conn *c, const struct iovec *space, int n_space,
+                           size_t *ret_bytes)
+{
+    ssize_t n = tls_read(c->tls, space, n_space);
+    int error = errno;
+    size_t came = tls_take_received(c->tls);
+    if (n < 0 && error == EINTR)
+        *ret_bytes = came;
+    note_tls_sent(c); /* answers of TLS itself */
+    if (tls_held_bytes(c->tls) > 0 && !c->waiting) {
+        c->waiting = true;
+        update_interest(c);
+    }
+    errno = error;
+    return n;
+}
+
 enum read_result {
     READ_EMPTIED, /* the socket has nothing more now */
     READ_MORE,    /* it may have more */
@@ -312,8 +424,10 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
         space[0].iov_len = max_bytes;
         n_space = 1;
     }
-    ssize_t n = n_space == 1 ? recv(c->fd, space[0].iov_base, space[0].iov_len, 0)
-                             : readv(c->fd, space, n_space);
+    bool decrypts = UNLIKELY(c->tls != NULL) && !c->lingering;
+    ssize_t n = decrypts       ? receive_tls(c, space, n_space, ret_bytes)
+                : n_space == 1 ? recv(c->fd, space[0].iov_base, space[0].iov_len, 0)
+                               : readv(c->fd, space, n_space);
     if (n == 0) {
         on_eof(c);
         return READ_ENDED;
@@ -323,7 +437,7 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
         return READ_ENDED;
     }
     size_t asked = space[0].iov_len + (n_space > 1 ? space[1].iov_len : 0);
-    bool more = n < 0 ? errno == EINTR : (size_t)n == asked;
+    bool more = decrypts ? tls_reads_on(c->tls) : n < 0 ? errno == EINTR : (size_t)n == asked;
     if (n > 0) {
         *ret_bytes = (size_t)n;
         if (c->lingering) {
@@ -369,6 +483,10 @@ static void on_readable(struct conn *c)
     struct worker *w = c->worker;
     if (UNLIKELY(!list_empty(&c->ready)))
         return;
+    if (is_in_handshake(c)) {
+        worker_go_on_later(w, &c->ready);
+        return;
+    }
     size_t n = 0;
     enum read_result result = READ_MORE;
     if (!is_bulk(c) && w->left_bytes > 0 && w->requests_left > 0) {
@@ -397,9 +515,30 @@ void conn_on_space(struct session *s)
     worker_go_on_later(c->worker, &c->ready);
 }
 
+/* Goes on with a handshake. Returns whether it has ended, so that the session may read. */
+static bool go_on_with_handshake(struct conn *c)
+{
+    enum tls_result result = tls_handshake(c->tls);
+    (void)tls_take_received(c->tls);
+    note_tls_sent(c);
+    if (result == TLS_FAILED) {
+        linger_or_close(c); /* the client may have to be told why */
+        return false;
+    }
+    c->waiting = tls_held_bytes(c->tls) > 0;
+    update_interest(c);
+    if (result == TLS_WAITS)
+        return false;
+    c->read_ns = loop_now_ns(&c->worker->loop);
+    loop_defer(&c->worker->loop, &c->flush); /* what the session has queued meanwhile */
+    return true;
+}
+
 void conn_go_on(struct conn *c)
 {
     struct worker *w = c->worker;
+    if (is_in_handshake(c) && !c->lingering && !go_on_with_handshake(c))
+        return;
     size_t left = MIN(w->budget.portion_bytes, w->left_bytes);
     enum read_result result = READ_MORE;
     c->session.protocol->resume(&c->session); /* pauses again if no more requests may begin */
@@ -446,6 +585,9 @@ static bool has_passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
 static struct session_input get_input(const struct conn *c)
 {
     struct session_input input;
+    if (is_in_handshake(c)) /* has the time of a head */
+        return (struct session_input){
+            .kind = INPUT_HEAD, .number = HANDSHAKE_NUMBER, .is_only_one = true};
     c->session.protocol->get_input(&c->session, &input);
     return input;
 }
@@ -615,7 +757,7 @@ static void note_pace(struct conn *c, uint64_t now_ns)
 uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
 {
     const struct protocol *p = c->session.protocol;
-    size_t weight_bytes = p->weigh(&c->session);
+    size_t weight_bytes = p->weigh(&c->session) + (c->tls ? tls_held_bytes(c->tls) : 0);
     *ret_stalled = false;
     if (p->get_burden && !c->waiting && !c->lingering && list_empty(&c->ready))
         return p->get_burden(&c->session, ret_stalled);
@@ -658,12 +800,20 @@ static void on_check(struct timer *t)
         check_session(c, loop_now_ns(&c->worker->loop));
 }
 
+/* A handshake has the time of a head. Nothing is lost when it ends early. */
+static bool is_handshake_over(struct conn *c, uint64_t now_ns)
+{
+    return is_in_handshake(c) &&
+           (c->service->env->draining || head_takes_too_long(c, HANDSHAKE_NUMBER, now_ns) ||
+            has_passed(c->read_ns, c->service->timeouts->idle_ns, now_ns));
+}
+
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->service->timeouts;
 
     note_pace(c, now_ns);
-    if (takes_too_slowly(c, now_ns)) {
+    if (takes_too_slowly(c, now_ns) || (!c->lingering && is_handshake_over(c, now_ns))) {
         conn_close(c);
         return;
     }
@@ -672,6 +822,8 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
             conn_close(c);
         return;
     }
+    if (is_in_handshake(c))
+        return;
     const struct protocol *p = c->session.protocol;
     struct session_input input = get_input(c);
     if (takes_too_long(c, &input, now_ns))
@@ -690,6 +842,10 @@ void conn_drain(struct conn *c)
     const struct protocol *p = c->session.protocol;
     if (c->lingering)
         return;
+    if (is_in_handshake(c)) { /* the client has begun nothing */
+        conn_close(c);
+        return;
+    }
     if (p->drain)
         p->drain(&c->session);
     if (p->is_over(&c->session))

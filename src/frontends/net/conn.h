@@ -17,6 +17,7 @@
 #include "base/mailbox.h"
 #include "frontends/net/session.h"
 
+struct tls;
 struct worker;
 struct worker_service;
 
@@ -34,6 +35,7 @@ struct conn {
     struct list ready; /* in worker->ready, while there is more to read than a portion */
     struct message arrival;
     int fd;
+    struct tls *tls; /* NULL: the socket has the session's bytes as they are */
     struct loop_fd watch;
     struct loop_work flush;
     struct timer check; /* set while the session wants to be asked at a time: get_next_ns() */

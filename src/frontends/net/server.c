@@ -50,6 +50,7 @@ struct net_server {
     void *handler_arg;
     atomic_bool goes_on_now; /* the result of goes_on() for the calls that follow */
     struct listener listener;
+    struct tls_files *tls; /* NULL: without TLS */
     struct loops *loops;
     unsigned int n_services;         /* with an env: one for each worker that it uses */
     struct worker_service *services; /* as many */
@@ -105,6 +106,7 @@ static void free_server(struct net_server *s)
             s->ctx_free(ctx);
     }
     loops_unref(s->loops);
+    tls_files_stop(s->tls);
     mem_free(s->services);
     mem_free(s->tallies);
     cond_done(&s->left);
@@ -142,6 +144,7 @@ static void attach(struct worker *w, void *arg)
     struct tally *t = arg;
     struct worker_service *ws = t->service;
     upkeep_serve(w, ws, &t->server->listener, &t->server->timeouts, ws->env);
+    ws->tls = t->server->tls;
     t->attached = true;
 }
 
@@ -232,7 +235,9 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
     cond_init(&s->left);
 
-    struct status *st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
+    struct status *st = o->tls ? tls_files_start(o->tls, &s->tls) : NULL;
+    if (!st)
+        st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
     if (!st)
         st = make_loops(s, o);
     for (unsigned int i = 0; !st && i < MIN(o->n_threads, s->loops->n_workers); i++)

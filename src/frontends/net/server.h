@@ -11,6 +11,7 @@
 #include "frontends/net/http1.h"
 #include "frontends/net/listener.h"
 #include "frontends/net/loops.h"
+#include "frontends/net/tls_files.h"
 #include "frontends/net/worker.h"
 
 struct net_options {
@@ -23,7 +24,8 @@ struct net_options {
     unsigned int max_conns;      /* 0: limited by descriptors only */
     unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
     struct net_timeouts timeouts;
-    struct budget *budget; /* of its own loops: see struct loops_options */
+    struct budget *budget;         /* of its own loops: see struct loops_options */
+    const struct tls_options *tls; /* NULL: without TLS. Copied */
 
     const struct protocol *protocol; /* NULL: HTTP/1.1 */
     const void *settings;            /* for protocol->env_new(); must outlive the service */
@@ -52,8 +54,8 @@ void net_options_init(struct net_options *o);
 /*
  * net_server_start - listens and serves. The caller ends the server with net_server_stop().
  *
- * Errors: as listener_open(), loops_new() and acceptor_start(); STATUS_UNAVAILABLE  memory is
- *         exhausted, or a shared loop does not answer
+ * Errors: as tls_files_start(), listener_open(), loops_new() and acceptor_start();
+ *         STATUS_UNAVAILABLE  memory is exhausted, or a shared loop does not answer
  */
 NODISCARD struct status *net_server_start(const struct net_options *o, struct net_server **ret);
 

@@ -18,6 +18,7 @@
 #include "frontends/net/session.h"
 
 struct listener;
+struct tls_files;
 struct worker_call;
 
 /* Time limits of a connection in nanoseconds; 0: no limit. */
@@ -89,6 +90,7 @@ struct worker_service {
     struct listener *listener; /* counts connections */
     const struct net_timeouts *timeouts;
     struct net_env *env;
+    struct tls_files *tls; /* its connections speak TLS; NULL: they do not */
 
     struct list link; /* in worker->services; the worker's thread */
 };
