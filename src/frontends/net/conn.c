@@ -527,8 +527,11 @@ static bool go_on_with_handshake(struct conn *c)
     }
     c->waiting = tls_held_bytes(c->tls) > 0;
     update_interest(c);
-    if (result == TLS_WAITS)
+    if (result == TLS_WAITS) {
+        if (c->client_left) /* the end of the stream needs a read of its own */
+            worker_go_on_later(c->worker, &c->ready);
         return false;
+    }
     c->read_ns = loop_now_ns(&c->worker->loop);
     loop_defer(&c->worker->loop, &c->flush); /* what the session has queued meanwhile */
     return true;

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TLS of one connection against OpenSSL's client, over a socket pair of which the test moves every
+ * byte: handshakes in portions, a full socket, both ends, clients that are refused.
+ */
+#include "lib/tls_client.h"
+
+#include <errno.h>
+
+#include "base/budget.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "frontends/net/tls.h"
+#include "frontends/net/tls_files.h"
+
+enum { LARGE_BYTES = 3 << 20 };
+
+static struct tls_papers papers;
+static struct budget *budget;
+static struct pool *pool;
+static struct tls_files *files;
+static struct tls_client client;
+static struct tls *tls;
+static char large[LARGE_BYTES], taken[LARGE_BYTES];
+
+static void begin(bool mutual, const char *alpn)
+{
+    struct tls_options o = {.certificate = papers.server,
+                            .key = papers.server_key,
+                            .root = mutual ? papers.root : NULL,
+                            .alpn = "h2"};
+    assert_null(tls_files_start(&o, &files));
+    tlsc_init(&client, &papers, alpn);
+    tls = tls_new(files, client.far_fd, pool, budget);
+    assert_non_null(tls);
+}
+
+static int end_all(void **state)
+{
+    (void)state;
+    tls_free(TAKE(tls));
+    if (client.ssl) {
+        close(client.far_fd);
+        tlsc_done(&client);
+    }
+    memset(&client, 0, sizeof(client));
+    tls_files_stop(TAKE(files));
+    struct budget_stats stats;
+    pool_trim(pool, 0);
+    budget_stats(budget, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    return 0;
+}
+
+/* Goes on until the handshake has an end for the server, the client sending so many bytes a time.
+ */
+static enum tls_result shake_hands(size_t portion_bytes)
+{
+    enum tls_result result = TLS_WAITS;
+    for (int i = 0; i < 10000 && result == TLS_WAITS; i++) {
+        (void)SSL_do_handshake(client.ssl);
+        (void)tlsc_send(&client, portion_bytes);
+        result = tls_handshake(tls);
+        tlsc_receive(&client);
+    }
+    (void)SSL_do_handshake(client.ssl);
+    return result;
+}
+
+static void say(const char *text)
+{
+    assert_int_equal(SSL_write(client.ssl, text, (int)strlen(text)), strlen(text));
+    assert_int_equal(tlsc_send(&client, SIZE_MAX), 0);
+}
+
+static ssize_t hear(void *room, size_t room_bytes)
+{
+    struct iovec space = {room, room_bytes};
+    return tls_read(tls, &space, 1);
+}
+
+static void a_handshake_may_come_in_any_portions(void **state)
+{
+    (void)state;
+    static const size_t portions[] = {1, 2, 7, 100, SIZE_MAX};
+    char room[100];
+    for (size_t i = 0; i < ARRAY_SIZE(portions); i++) {
+        begin(false, "\x02h2");
+        assert_false(tls_is_established(tls));
+        assert_int_equal(shake_hands(portions[i]), TLS_DONE);
+        assert_true(tls_is_established(tls));
+        say("hello");
+        assert_int_equal(hear(room, sizeof(room)), 5);
+        assert_memory_equal(room, "hello", 5);
+        assert_false(tls_reads_on(tls));
+        assert_int_equal(hear(room, sizeof(room)), -1);
+        assert_int_equal(errno, EAGAIN);
+        end_all(state);
+    }
+}
+
+static void records_are_read_byte_by_byte(void **state)
+{
+    (void)state;
+    char room[100];
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    assert_int_equal(SSL_write(client.ssl, "hello", 5), 5);
+    while (tlsc_send(&client, 1) > 0) {
+        assert_int_equal(hear(room, sizeof(room)), -1);
+        assert_int_equal(errno, EAGAIN);
+        assert_false(tls_reads_on(tls));
+    }
+    assert_int_equal(hear(room, sizeof(room)), 5);
+}
+
+static void what_does_not_fit_into_the_space_is_read_on(void **state)
+{
+    (void)state;
+    char room[8];
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    say("0123456789");
+    say("ab");
+    assert_int_equal(hear(room, 4), 4);
+    assert_true(tls_reads_on(tls)); /* though the socket is empty */
+    struct iovec space[2] = {{room, 5}, {room + 5, 3}};
+    assert_int_equal(tls_read(tls, space, 2), 8);
+    assert_memory_equal(room, "456789ab", 8);
+}
+
+/* Writes as the out-queue's pieces lie, and reads at the client whatever has come. */
+static void a_large_answer_waits_for_its_reader(void **state)
+{
+    (void)state;
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    for (size_t i = 0; i < LARGE_BYTES; i++)
+        large[i] = (char)(i * 7 + i / 251);
+    size_t written = 0, n_taken = 0, n_waits = 0;
+    while (n_taken < LARGE_BYTES) {
+        struct iovec pieces[40];
+        int n_pieces = 0;
+        size_t at = written;
+        for (size_t size = 9; n_pieces < 40 && at < LARGE_BYTES; n_pieces++) {
+            size_t n = MIN(size, LARGE_BYTES - at);
+            pieces[n_pieces] = (struct iovec){large + at, n};
+            at += n;
+            size = size == 9 ? 16384 : size == 16384 ? 70000 : 9;
+        }
+        ssize_t n = n_pieces > 0 ? tls_write(tls, pieces, n_pieces) : 0;
+        if (n < 0) {
+            assert_int_equal(errno, EAGAIN);
+            assert_true(tls_held_bytes(tls) > 0);
+            n_waits++;
+            tlsc_receive(&client);
+            int got;
+            while ((got = SSL_read(client.ssl, taken + n_taken, (int)(LARGE_BYTES - n_taken))) > 0)
+                n_taken += (size_t)got;
+            assert_true(tls_flush(tls) != TLS_FAILED);
+            continue;
+        }
+        written += (size_t)n;
+        if (n_pieces == 0) {
+            (void)tls_flush(tls);
+            tlsc_receive(&client);
+            int got;
+            while (n_taken < LARGE_BYTES &&
+                   (got = SSL_read(client.ssl, taken + n_taken, (int)(LARGE_BYTES - n_taken))) > 0)
+                n_taken += (size_t)got;
+        }
+    }
+    assert_true(n_waits > 3);
+    assert_memory_equal(taken, large, LARGE_BYTES);
+    assert_int_equal(tls_flush(tls), TLS_DONE);
+    assert_int_equal(tls_held_bytes(tls), 0);
+    assert_true(tls_take_sent(tls) > LARGE_BYTES);
+}
+
+static void both_sides_say_that_they_end(void **state)
+{
+    (void)state;
+    char room[100];
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    say("last");
+    assert_int_equal(SSL_shutdown(client.ssl), 0);
+    (void)tlsc_send(&client, SIZE_MAX);
+    assert_int_equal(hear(room, sizeof(room)), 4);
+    assert_true(tls_reads_on(tls)); /* the end makes no event of the socket */
+    assert_int_equal(hear(room, sizeof(room)), 0);
+    assert_false(tls_reads_on(tls));
+    struct iovec answer = {(void *)(uintptr_t) "answer", 6};
+    assert_int_equal(tls_write(tls, &answer, 1), 6); /* the client may still read */
+    assert_int_equal(tls_end(tls), TLS_DONE);
+    tlsc_receive(&client);
+    assert_int_equal(SSL_read(client.ssl, room, sizeof(room)), 6);
+    assert_int_equal(SSL_read(client.ssl, room, sizeof(room)), 0);
+    assert_int_equal(SSL_get_shutdown(client.ssl), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+}
+
+static void a_socket_that_is_closed_ends_the_input(void **state)
+{
+    (void)state;
+    char room[100];
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    shutdown(client.fd, SHUT_WR); /* without close_notify */
+    assert_int_equal(hear(room, sizeof(room)), 0);
+    struct iovec answer = {(void *)(uintptr_t) "answer", 6};
+    assert_int_equal(tls_write(tls, &answer, 1), 6);
+    tls_free(TAKE(tls)); /* says that it ends */
+    tlsc_receive(&client);
+    assert_int_equal(SSL_read(client.ssl, room, sizeof(room)), 6);
+    assert_int_equal(SSL_read(client.ssl, room, sizeof(room)), 0);
+    assert_true(SSL_get_shutdown(client.ssl) & SSL_RECEIVED_SHUTDOWN);
+}
+
+static void a_client_without_the_protocol_is_told_the_end(void **state)
+{
+    (void)state;
+    static const char *const offers[] = {NULL, "\x08http/1.1"};
+    char room[10];
+    for (size_t i = 0; i < ARRAY_SIZE(offers); i++) {
+        begin(false, offers[i]);
+        assert_int_equal(shake_hands(SIZE_MAX), TLS_FAILED);
+        assert_false(tls_is_established(tls));
+        assert_int_equal(tls_end(tls), TLS_DONE);
+        tlsc_receive(&client);
+        assert_int_equal(SSL_do_handshake(client.ssl), 1);
+        assert_int_equal(SSL_read(client.ssl, room, sizeof(room)), 0);
+        assert_true(SSL_get_shutdown(client.ssl) & SSL_RECEIVED_SHUTDOWN);
+        end_all(state);
+    }
+}
+
+static void mutual_tls_knows_its_clients(void **state)
+{
+    (void)state;
+    char room[10];
+    begin(true, "\x02h2");
+    tlsc_use_certificate(&client, papers.client, papers.client_key);
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    end_all(state);
+
+    begin(true, "\x02h2");
+    tlsc_use_certificate(&client, papers.stranger, papers.stranger_key);
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_FAILED);
+    end_all(state);
+
+    begin(true, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_FAILED);
+    tlsc_receive(&client); /* an alert says why */
+    assert_true(SSL_read(client.ssl, room, sizeof(room)) <= 0);
+    assert_int_equal(ERR_GET_REASON(ERR_peek_last_error()),
+                     SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED);
+}
+
+static void old_versions_are_refused(void **state)
+{
+    (void)state;
+    begin(false, "\x02h2");
+    SSL_set_min_proto_version(client.ssl, TLS1_2_VERSION);
+    SSL_set_max_proto_version(client.ssl, TLS1_2_VERSION);
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    end_all(state);
+    begin(false, "\x02h2");
+    SSL_set_security_level(client.ssl, 0);
+    SSL_set_min_proto_version(client.ssl, TLS1_1_VERSION);
+    SSL_set_max_proto_version(client.ssl, TLS1_1_VERSION);
+    assert_int_equal(SSL_set_cipher_list(client.ssl, "ALL:@SECLEVEL=0"), 1);
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_FAILED);
+}
+
+static void garbage_ends_the_connection(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                        "GET / HTTP/1.1\r\n\r\n",
+                                        "\x16\x03\x01\xff\xff garbage of a record"};
+    char room[10];
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        begin(false, NULL);
+        assert_int_equal(send(client.fd, texts[i], strlen(texts[i]), 0), strlen(texts[i]));
+        shutdown(client.fd, SHUT_WR);
+        enum tls_result result = tls_handshake(tls);
+        if (result == TLS_WAITS) /* for the rest of a record; the end is read next */
+            result = tls_handshake(tls);
+        assert_int_equal(result, TLS_FAILED);
+        assert_int_equal(tls_handshake(tls), TLS_FAILED);
+        assert_true(tls_end(tls) != TLS_WAITS);
+        end_all(state);
+    }
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    assert_int_equal(send(client.fd, "\x17\x03\x03\x00\x12 not encrypted....", 23, 0), 23);
+    assert_int_equal(hear(room, sizeof(room)), -1);
+    assert_int_equal(errno, EPROTO);
+}
+
+/* Requests for new keys carry no data. They are answered, but not without end in one call. */
+static void a_flood_of_key_updates_takes_turns(void **state)
+{
+    (void)state;
+    char room[10];
+    bool cut = false;
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    ssize_t n = -1;
+    for (int i = 0; i < 200 && !cut; i++) {
+        for (int j = 0; j < 30; j++) {
+            assert_int_equal(SSL_key_update(client.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+            assert_int_equal(SSL_do_handshake(client.ssl), 1);
+        }
+        (void)tlsc_send(&client, SIZE_MAX);
+        if (i % 60 == 59) {
+            n = hear(room, sizeof(room));
+            cut = n < 0 && errno == EINTR;
+            assert_true(cut || (n < 0 && errno == EAGAIN));
+            tlsc_receive(&client);
+            (void)SSL_read(client.ssl, room, sizeof(room));
+        }
+    }
+    assert_true(cut);
+    assert_true(tls_reads_on(tls));
+    say("x");
+    while ((n = hear(room, sizeof(room))) < 0)
+        assert_int_equal(errno, EINTR);
+    assert_int_equal(n, 1);
+}
+
+static int make_all(void **state)
+{
+    (void)state;
+    tlsc_make_papers(&papers);
+    budget = budget_new(1 << 30);
+    pool = pool_new("test", 0, 0);
+    pool_set_budget(pool, budget);
+    return 0;
+}
+
+static int free_all(void **state)
+{
+    (void)state;
+    tlsc_remove_papers(&papers);
+    pool_free(pool);
+    budget_unref(budget);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handshake_may_come_in_any_portions),
+        cmocka_unit_test_teardown(records_are_read_byte_by_byte, end_all),
+        cmocka_unit_test_teardown(what_does_not_fit_into_the_space_is_read_on, end_all),
+        cmocka_unit_test_teardown(a_large_answer_waits_for_its_reader, end_all),
+        cmocka_unit_test_teardown(both_sides_say_that_they_end, end_all),
+        cmocka_unit_test_teardown(a_socket_that_is_closed_ends_the_input, end_all),
+        cmocka_unit_test(a_client_without_the_protocol_is_told_the_end),
+        cmocka_unit_test_teardown(mutual_tls_knows_its_clients, end_all),
+        cmocka_unit_test_teardown(old_versions_are_refused, end_all),
+        cmocka_unit_test_teardown(garbage_ends_the_connection, end_all),
+        cmocka_unit_test_teardown(a_flood_of_key_updates_takes_turns, end_all),
+    };
+    return cmocka_run_group_tests(tests, make_all, free_all);
+}
