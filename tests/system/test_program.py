@@ -70,7 +70,6 @@ def test_version_finds_libraries_by_the_flags(tmp_path, before):
         ("--metrics-config=summary_latencies=true", "quantiles"),
         ("--cache-config=local,size=1048576", "response caches"),
         ("--trace-config=level=TIMESTAMPS", "tracing"),
-        ("--grpc-use-ssl=true", "TLS"),
     ],
 )
 def test_missing_features_are_refused_by_name(root, flag, missing):

@@ -297,7 +297,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
         "--http-header-forward-pattern=.*",
-        "--grpc-use-ssl=true",
         "--trace-config=level=TIMESTAMPS",
         "--trace-config=mode=opentelemetry",
         "--trace-level=TENSORS",

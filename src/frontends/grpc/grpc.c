@@ -161,6 +161,53 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
     ret->timeouts.idle_ns = o->idle_timeout_ms * NS_PER_MS;
 }
 
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static bool is_given(const char *path)
+{
+    return path && path[0];
+}
+
+/* The files must be named here; tls_files.c reads them. */
+static struct status *require_file(const char *path, const char *what, const char *flag)
+{
+    return is_given(path)
+               ? NULL
+               : status_new(STATUS_INVALID_ARG, "gRPC with TLS needs a %s: --%s=PATH", what, flag);
+}
+
+static void warn_of_unused(const struct conch_grpc_options *o, bool tls)
+{
+    if (!tls && (is_given(o->server_cert) || is_given(o->server_key) || is_given(o->root_cert)))
+        log_warn("gRPC is served without encryption: --grpc-use-ssl is false, and certificates "
+                 "alone do not turn it on");
+    else if (tls && !o->use_ssl_mutual && is_given(o->root_cert))
+        log_warn("clients of gRPC are not asked for a certificate: --grpc-use-ssl-mutual is "
+                 "false, and --grpc-root-cert alone does not turn it on");
+}
+
+/* Source: reference/features §2.2. That mutual TLS implies TLS is so there, too. */
+static struct status *read_tls(const struct conch_grpc_options *o, struct tls_options *tls,
+                               const struct tls_options **ret)
+{
+    bool wanted = o->use_ssl || o->use_ssl_mutual;
+    warn_of_unused(o, wanted);
+    if (!wanted)
+        return NULL;
+    *tls = (struct tls_options){.certificate = o->server_cert,
+                                .key = o->server_key,
+                                .root = o->use_ssl_mutual ? o->root_cert : NULL,
+                                .alpn = "h2"};
+    struct status *st = require_file(o->server_cert, "server certificate", "grpc-server-cert");
+    if (!st)
+        st = require_file(o->server_key, "server key", "grpc-server-key");
+    if (!st && o->use_ssl_mutual)
+        st = require_file(o->root_cert, "root certificate of its clients", "grpc-root-cert");
+    if (!st)
+        *ret = tls;
+    return st;
+}
+
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
 static void free_grpc(struct conch_grpc *grpc)
@@ -174,12 +221,15 @@ static struct status *start_calls(struct conch_grpc *grpc, const struct conch_gr
 {
     struct server *server = grpc->settings.server;
     struct net_options net;
+    struct tls_options tls;
+    read_net_options(o, &net);
     struct status *st = read_call_settings(o, &grpc->settings);
+    if (!st)
+        st = read_tls(o, &tls, &net.tls);
     if (st)
         return st;
     read_limits(o, &grpc->http2.limits);
     read_times(o, &grpc->http2.times);
-    read_net_options(o, &net);
     grpc->http2.handler = &grpc_handler;
     net.protocol = &http2_protocol;
     net.settings = &grpc->http2;

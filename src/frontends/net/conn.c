@@ -526,8 +526,8 @@ static bool go_on_with_handshake(struct conn *c)
         return false;
     }
     c->waiting = tls_held_bytes(c->tls) > 0;
-    update_interest(c);
     if (result == TLS_WAITS) {
+        update_interest(c);
         if (c->client_left) /* the end of the stream needs a read of its own */
             worker_go_on_later(c->worker, &c->ready);
         return false;

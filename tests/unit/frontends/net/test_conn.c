@@ -5,6 +5,9 @@
  */
 #include "lib/worker_driver.h"
 
+#include "frontends/net/tls_files.h"
+#include "lib/tls_client.h"
+
 static void a_body_below_the_least_rate_is_refused(void **state)
 {
     (void)state;
@@ -383,8 +386,191 @@ static void a_client_that_has_left_is_closed_at_once(void **state)
     assert_int_equal(listener.n_open, 0);
 }
 
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static struct tls_papers papers;
+static struct tls_client secret; /* the client of `asker`, which speaks TLS */
+
+/* `asker` is connected to a service with TLS, and has sent nothing yet. */
+static int start_tls(void **state)
+{
+    tlsc_make_papers(&papers);
+    struct tls_options o = {
+        .certificate = papers.server, .key = papers.server_key, .alpn = "http/1.1"};
+    start_slow(state);
+    leave(&asker);
+    iteration();
+    assert_null(tls_files_start(&o, &service.tls));
+    come(&asker);
+    tlsc_init(&secret, &papers, "\x08http/1.1");
+    close(secret.fd);
+    close(secret.far_fd);
+    secret.fd = asker.fd;
+    return 0;
+}
+
+static int stop_tls(void **state)
+{
+    tlsc_done(&secret); /* closes asker.fd */
+    stop(state);
+    tls_files_stop(TAKE(service.tls));
+    tlsc_remove_papers(&papers);
+    return 0;
+}
+
+static void shake_hands(void)
+{
+    for (int i = 0; i < 10 && SSL_do_handshake(secret.ssl) != 1; i++) {
+        (void)tlsc_send(&secret, SIZE_MAX);
+        iteration();
+        tlsc_receive(&secret);
+    }
+    (void)tlsc_send(&secret, SIZE_MAX);
+    iteration();
+    assert_true(SSL_is_init_finished(secret.ssl));
+}
+
+static void say_secretly(const char *text)
+{
+    assert_int_equal(SSL_write(secret.ssl, text, (int)strlen(text)), strlen(text));
+    assert_int_equal(tlsc_send(&secret, SIZE_MAX), 0);
+    iteration();
+}
+
+static size_t n_secret; /* bytes of the answers so far */
+
+/* Returns how often `what` is in the answers that have come since the last call. */
+static int heard_secretly(const char *what)
+{
+    static char said[64 << 10];
+    size_t n_said = 0;
+    int n, times = 0;
+    tlsc_receive(&secret);
+    while ((n = SSL_read(secret.ssl, said + n_said, (int)(sizeof(said) - 1 - n_said))) > 0) {
+        n_said += (size_t)n;
+        n_secret += (size_t)n;
+        if (n_said > sizeof(said) / 2)
+            n_said = 0;
+    }
+    said[n_said] = '\0';
+    for (const char *at = said; (at = strstr(at, what)); at++)
+        times++;
+    return times;
+}
+
+static void a_handshake_has_the_time_of_a_head(void **state)
+{
+    (void)state;
+    (void)SSL_do_handshake(secret.ssl);
+    int n_seconds = 0;
+    for (; listener.n_open > 0 && n_seconds < 200; n_seconds++) {
+        (void)tlsc_send(&secret, 1); /* a byte a second does not prolong it */
+        pass_a_second();
+    }
+    assert_in_range(n_seconds, 30, 35);
+}
+
+static void a_client_in_its_handshake_is_idle_after_a_second(void **state)
+{
+    (void)state;
+    (void)SSL_do_handshake(secret.ssl);
+    (void)tlsc_send(&secret, 10);
+    assert_false(conn_is_idle(of_asker()));
+    for (int i = 0; i < 3; i++)
+        pass_a_second();
+    assert_true(conn_is_idle(of_asker()));
+    (void)tlsc_send(&secret, SIZE_MAX);
+    shake_hands();
+    assert_true(conn_is_idle(of_asker()));
+    say_secretly("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_false(conn_is_idle(of_asker()));
+    exchange_reply_text(held, 200, NULL, "", 0);
+    iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), 1);
+}
+
+static void a_stop_ends_handshakes_and_idle_clients(void **state)
+{
+    (void)state;
+    (void)SSL_do_handshake(secret.ssl);
+    (void)tlsc_send(&secret, SIZE_MAX);
+    iteration();
+    service.env->draining = true;
+    conn_drain(of_asker());
+    assert_int_equal(listener.n_open, 0);
+}
+
+static void requests_that_tls_has_read_are_answered_in_turn(void **state)
+{
+    (void)state;
+    limits->max_pipeline = 1;
+    shake_hands();
+    /* One record has all of them, so the socket is empty while the first is in progress. */
+    say_secretly("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
+                 "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345"
+                 "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(n_requests, 1);
+    exchange_reply_text(held, 200, NULL, "", 0);
+    for (int i = 0; i < 5; i++)
+        iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), 3);
+}
+
+static void a_large_reply_waits_for_its_reader(void **state)
+{
+    (void)state;
+    n_secret = 0;
+    shake_hands();
+    say_secretly("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
+    assert_true(of_asker()->waiting);
+    for (int i = 0; i < 1000 && n_secret < sizeof(big); i++) {
+        heard_secretly("x");
+        iteration();
+    }
+    assert_true(n_secret > sizeof(big));
+    assert_false(of_asker()->waiting);
+    /* Half of the next one is not read: the client is closed after its time. */
+    say_secretly("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
+    int n_seconds = 0;
+    for (; listener.n_open > 0 && n_seconds < 200; n_seconds++)
+        pass_a_second();
+    assert_in_range(n_seconds, 30, 65);
+}
+
+static void an_end_is_told_and_awaited(void **state)
+{
+    (void)state;
+    shake_hands();
+    say_secretly("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nthis is too much");
+    iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), 1);
+    assert_true(SSL_get_shutdown(secret.ssl) & SSL_RECEIVED_SHUTDOWN);
+    for (int i = 0; i < 4; i++)
+        pass_a_second();
+    assert_int_equal(listener.n_open, 0);
+}
+
+static void a_client_that_ends_gets_its_answer(void **state)
+{
+    (void)state;
+    shake_hands();
+    assert_true(SSL_write(secret.ssl, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", 28) > 0);
+    (void)SSL_shutdown(secret.ssl); /* in one read with the request; the socket stays open */
+    (void)tlsc_send(&secret, SIZE_MAX);
+    iteration();
+    iteration();
+    assert_int_equal(n_requests, 1);
+    assert_true(of_asker()->eof);
+    exchange_reply_text(held, 200, NULL, "", 0);
+    for (int i = 0; i < 3; i++)
+        iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), 1);
+    assert_int_equal(listener.n_open, 0);
+}
+
 int main(void)
 {
+#define TLS(test)  cmocka_unit_test_setup_teardown(test, start_tls, stop_tls)
 #define SLOW(test) cmocka_unit_test_setup_teardown(test, start_slow, stop_slow)
     const struct CMUnitTest tests[] = {
         SLOW(a_body_below_the_least_rate_is_refused),
@@ -403,6 +589,13 @@ int main(void)
         SLOW(a_stop_waits_for_clients_that_go_on),
         SLOW(a_close_waits_for_a_client_that_still_sends),
         SLOW(a_client_that_has_left_is_closed_at_once),
+        TLS(a_handshake_has_the_time_of_a_head),
+        TLS(a_client_in_its_handshake_is_idle_after_a_second),
+        TLS(a_stop_ends_handshakes_and_idle_clients),
+        TLS(requests_that_tls_has_read_are_answered_in_turn),
+        TLS(a_large_reply_waits_for_its_reader),
+        TLS(an_end_is_told_and_awaited),
+        TLS(a_client_that_ends_gets_its_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
