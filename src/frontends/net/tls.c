@@ -237,7 +237,7 @@ enum tls_result tls_end(struct tls *t)
 
 /* ---- The handshake --------------------------------------------------------------------------- */
 
-static void begin_call(struct tls *t, int receives)
+static void begin_tls_call(struct tls *t, int receives)
 {
     t->emptied = t->cut = false;
     t->receives_left = receives;
@@ -288,7 +288,7 @@ static void end_for_protocol(struct tls *t)
 
 enum tls_result tls_handshake(struct tls *t)
 {
-    begin_call(t, HANDSHAKE_RECEIVES);
+    begin_tls_call(t, HANDSHAKE_RECEIVES);
     t->unread = false;
     int result = t->failed ? -1 : SSL_do_handshake(t->ssl);
     if (result == 1) {
@@ -349,7 +349,7 @@ static ssize_t read_nothing(struct tls *t)
 ssize_t tls_read(struct tls *t, const struct iovec *space, int n_space)
 {
     size_t total = 0, n = 1;
-    begin_call(t, 0);
+    begin_tls_call(t, 0);
     t->unread = true;
     for (int i = 0; i < n_space && n > 0; i++) {
         char *bytes = space[i].iov_base;
@@ -398,7 +398,7 @@ static const char *next_record(struct cursor *c, size_t n_bytes, char *together)
     return together;
 }
 
-static size_t sum_of(const struct iovec *pieces, int n_pieces)
+static size_t sum_pieces(const struct iovec *pieces, int n_pieces)
 {
     size_t n_bytes = 0;
     for (int i = 0; i < n_pieces; i++)
@@ -424,7 +424,7 @@ ssize_t tls_write(struct tls *t, const struct iovec *pieces, int n_pieces)
 {
     char together[RECORD_BYTES];
     struct cursor cursor = {pieces, 0};
-    size_t n_bytes = sum_of(pieces, n_pieces), done = 0;
+    size_t n_bytes = sum_pieces(pieces, n_pieces), done = 0;
     while (done < n_bytes && t->held.size == 0) {
         size_t n = MIN(n_bytes - done, (size_t)RECORD_BYTES);
         const char *bytes = next_record(&cursor, n, together);

@@ -330,7 +330,7 @@ static void read_again(struct tls_files *f)
              f->paths[ROOTS] ? ", with the root certificate" : "");
 }
 
-static void check_files(struct tls_files *f)
+static void check_tls_files(struct tls_files *f)
 {
     struct look now = look_at(f);
     bool still = same_look(&now, &f->seen);
@@ -349,7 +349,7 @@ static void watch_files(void *arg)
         if (cond_wait_until(&f->stopped, &f->mu, monotonic_ns() + f->check_ns))
             continue;
         mutex_unlock(&f->mu);
-        check_files(f);
+        check_tls_files(f);
         mutex_lock(&f->mu);
     }
     mutex_unlock(&f->mu);
