@@ -146,7 +146,7 @@ def test_after_the_grace_calls_are_cut_off(serve):
         client.send(h2.begin(1))
         frames = client.take_all()
         assert [got for got in frames if got.kind == h2.GOAWAY]
-        assert h2.status_of(frames) is None  # Triton says UNAVAILABLE (14), Conch says it in the GOAWAY alone
+        assert h2.status_of(frames) != 0  # Triton says 1 or 14, Conch leaves it to the GOAWAY
 
 
 # ---- gRPC's own client ----------------------------------------------------------------------------------------------
