@@ -371,11 +371,13 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOpti
 
 #define CHANGE_LOG(field, value)                                                                   \
     do {                                                                                           \
-        struct log_settings settings;                                                              \
+        struct log_settings was, settings;                                                         \
         NEED(options);                                                                             \
-        log_get_settings(&settings);                                                               \
-        settings.field = (value);                                                                  \
-        log_set_settings(&settings);                                                               \
+        do {                                                                                       \
+            log_get_settings(&was);                                                                \
+            settings = was;                                                                        \
+            settings.field = (value);                                                              \
+        } while (!log_replace_settings(&was, &settings));                                          \
         return NULL;                                                                               \
     } while (0)
 

@@ -69,7 +69,7 @@ static struct {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL, .name = "log.mu"},
 };
 
-void log_get_settings(struct log_settings *ret_settings)
+static void get_settings_locked(struct log_settings *ret_settings)
 {
     unsigned int on = atomic_load_explicit(&levels_on, memory_order_relaxed);
     *ret_settings = (struct log_settings){
@@ -81,7 +81,7 @@ void log_get_settings(struct log_settings *ret_settings)
     };
 }
 
-void log_set_settings(const struct log_settings *settings)
+static void set_settings_locked(const struct log_settings *settings)
 {
     unsigned int on = (unsigned int)settings->info << LOG_INFO |
                       (unsigned int)settings->warning << LOG_WARN |
@@ -89,6 +89,38 @@ void log_set_settings(const struct log_settings *settings)
     atomic_store_explicit(&levels_on, on, memory_order_relaxed);
     atomic_store_explicit(&verbose_on, settings->verbose_level, memory_order_relaxed);
     atomic_store_explicit(&format_in_use, (int)settings->format, memory_order_relaxed);
+}
+
+void log_get_settings(struct log_settings *ret_settings)
+{
+    mutex_lock(&log_state.mu);
+    get_settings_locked(ret_settings);
+    mutex_unlock(&log_state.mu);
+}
+
+void log_set_settings(const struct log_settings *settings)
+{
+    mutex_lock(&log_state.mu);
+    set_settings_locked(settings);
+    mutex_unlock(&log_state.mu);
+}
+
+static bool are_equal(const struct log_settings *a, const struct log_settings *b)
+{
+    return a->info == b->info && a->warning == b->warning && a->error == b->error &&
+           a->verbose_level == b->verbose_level && a->format == b->format;
+}
+
+bool log_replace_settings(const struct log_settings *was, const struct log_settings *settings)
+{
+    struct log_settings now;
+    mutex_lock(&log_state.mu);
+    get_settings_locked(&now);
+    bool is_same = are_equal(&now, was);
+    if (is_same)
+        set_settings_locked(settings);
+    mutex_unlock(&log_state.mu);
+    return is_same;
 }
 
 bool log_is_on(enum log_level level, int verbosity)

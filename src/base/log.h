@@ -48,6 +48,13 @@ void log_get_settings(struct log_settings *ret_settings);
 void log_set_settings(const struct log_settings *settings);
 
 /*
+ * log_replace_settings - sets the settings if they are still what `was` says. False: another thread
+ * has changed them meanwhile. For callers that change some of them. Thread: any.
+ */
+NODISCARD bool log_replace_settings(const struct log_settings *was,
+                                    const struct log_settings *settings);
+
+/*
  * log_open_file - sends all further lines to that file. The file is appended to. The same path is
  * opened anew, for use after a rotation. NULL or "" returns to the console. On error nothing
  * changes.

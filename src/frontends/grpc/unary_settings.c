@@ -70,24 +70,33 @@ static struct status *read_format(const Inference__LogSettingsRequest *asked,
     return NULL;
 }
 
+static struct status *read_settings(const Inference__LogSettingsRequest *asked,
+                                    struct log_settings *settings)
+{
+    struct status *st = find_setting(asked, "log_file") ? ops_refuse_log_file() : NULL;
+    if (!st)
+        st = read_switch(asked, "log_info", &settings->info);
+    if (!st)
+        st = read_switch(asked, "log_warning", &settings->warning);
+    if (!st)
+        st = read_switch(asked, "log_error", &settings->error);
+    if (!st)
+        st = read_verbose_level(asked, &settings->verbose_level);
+    if (!st)
+        st = read_format(asked, &settings->format);
+    return st;
+}
+
 /* Applies all settings in the request, or none if one is wrong. */
 static struct status *change_settings(const Inference__LogSettingsRequest *asked)
 {
-    struct log_settings settings;
-    log_get_settings(&settings);
-    struct status *st = find_setting(asked, "log_file") ? ops_refuse_log_file() : NULL;
-    if (!st)
-        st = read_switch(asked, "log_info", &settings.info);
-    if (!st)
-        st = read_switch(asked, "log_warning", &settings.warning);
-    if (!st)
-        st = read_switch(asked, "log_error", &settings.error);
-    if (!st)
-        st = read_verbose_level(asked, &settings.verbose_level);
-    if (!st)
-        st = read_format(asked, &settings.format);
-    if (!st && asked->n_settings > 0)
-        log_set_settings(&settings);
+    struct log_settings was, settings;
+    struct status *st;
+    do {
+        log_get_settings(&was);
+        settings = was;
+        st = read_settings(asked, &settings);
+    } while (!st && asked->n_settings > 0 && !log_replace_settings(&was, &settings));
     return st;
 }
 

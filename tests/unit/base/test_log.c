@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <regex.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -149,6 +150,38 @@ static void messages_go_to_the_console_in_the_default_format(void **state)
     snprintf(pid, sizeof(pid), " %d ", (int)getpid());
     assert_non_null(strstr(c.writes[0][0], pid));
     captured_done(&c);
+}
+
+/* Changes one setting again and again, and finds each change as it was. Returns a fault. */
+static void *change_setting(void *arg)
+{
+    struct log_settings was, now;
+    for (int i = 0; i < 20000; i++) {
+        do {
+            log_get_settings(&was);
+            now = was;
+            if (arg)
+                now.verbose_level = i;
+            else
+                now.info = i % 2;
+        } while (!log_replace_settings(&was, &now));
+        log_get_settings(&now);
+        if (arg ? now.verbose_level != i : now.info != i % 2)
+            return (void *)(uintptr_t) "a change was lost";
+    }
+    return NULL;
+}
+
+static void changes_of_two_threads_are_both_kept(void **state)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, change_setting, i ? state : NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        void *fault;
+        pthread_join(threads[i], &fault);
+        assert_null(fault);
+    }
 }
 
 static void format_and_levels_change_at_run_time(void **state)
@@ -745,6 +778,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, forget)
     const struct CMUnitTest tests[] = {
         TEST(messages_go_to_the_console_in_the_default_format),
+        TEST(changes_of_two_threads_are_both_kept),
         TEST(format_and_levels_change_at_run_time),
         TEST(arguments_of_levels_that_are_off_are_not_evaluated),
         TEST(every_byte_is_escaped_without_loss),
