@@ -15,6 +15,7 @@
 #include "base/compress.h"
 #include "base/loop.h"
 #include "frontends/grpc/call.h"
+#include "frontends/grpc/packing.h"
 #include "lib/http2_client.h"
 
 #define INFER  "/inference.GRPCInferenceService/ModelInfer"
@@ -47,7 +48,10 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
         .compression = GRPC_COMPRESSION_NONE,
         .methods = {.has_reflection = true},
     };
-    ctx = (struct grpc_ctx){.settings = &settings, .loop = &loop, .compress = compress_new()};
+    ctx = (struct grpc_ctx){.settings = &settings,
+                             .loop = &loop,
+                             .compress = compress_new(),
+                             .packing = packing_new(server, &loop)};
     list_init(&ctx.watches);
     timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,
@@ -83,6 +87,7 @@ static inline void grpc_disconnect(void)
     h2c_done(&client);
     assert_true(h2_done(&driver));
     compress_free(ctx.compress);
+    packing_free(ctx.packing);
     loop_done(&loop);
 }
 

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "frontends/grpc/packing.h"
 #include "frontends/ops/errors.h"
 #include "frontends/ops/forwarding.h"
 #include "frontends/ops/loop_share.h"
@@ -37,6 +38,8 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
 {
     *ctx = (struct grpc_ctx){
         .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
+    if (settings->server)
+        ctx->packing = packing_new(settings->server, ctx->loop);
     list_init(&ctx->watches);
     timer_init(&ctx->watch_timer, NULL);
 }
@@ -45,6 +48,7 @@ void grpc_ctx_done(struct grpc_ctx *ctx)
 {
     BUG_ON(!list_empty(&ctx->watches) || ctx->watch_timer.is_set);
     compress_free(ctx->compress);
+    packing_free(ctx->packing);
 }
 
 struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
@@ -188,14 +192,20 @@ static bool make_pieces(struct arena *arena, const struct iovec *pieces, uint32_
     return true;
 }
 
+static size_t count_pieces(const struct iovec *pieces, uint32_t n_pieces)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < n_pieces; i++)
+        total += pieces[i].iov_len;
+    return total;
+}
+
 struct status *call_frame(struct grpc_call *c, struct arena *arena, const struct iovec *pieces,
                           uint32_t n_pieces, struct grpc_framed *ret)
 {
     unsigned int encoding = choose_encoding(c);
     struct iovec packed = {NULL, 0};
-    size_t total = 0;
-    for (uint32_t i = 0; i < n_pieces; i++)
-        total += pieces[i].iov_len;
+    size_t total = count_pieces(pieces, n_pieces);
     bool is_packed =
         encoding != GRPC_IDENTITY && pack_message(c, encoding, pieces, n_pieces, total, &packed);
     bool fine = is_packed ? make_pieces(arena, &packed, 1, packed.iov_len, true, ret)
@@ -207,6 +217,90 @@ struct status *call_frame(struct grpc_call *c, struct arena *arena, const struct
     ret->packed = packed.iov_base;
     return NULL;
 }
+
+struct status *call_frame_packed(struct arena *arena, const struct grpc_packed *packed,
+                                 struct grpc_framed *ret)
+{
+    struct iovec whole = {packed->block, packed->n_bytes};
+    size_t total = count_pieces(packed->pieces, packed->n_pieces);
+    bool fine = packed->block
+                    ? make_pieces(arena, &whole, 1, packed->n_bytes, true, ret)
+                    : make_pieces(arena, packed->pieces, packed->n_pieces, total, false, ret);
+    if (!fine)
+        return status_no_memory();
+    ret->packed = packed->block;
+    return NULL;
+}
+
+/* ---- Packing on helper threads -------------------------------------------------------------- */
+
+/* A job of a call, which has a reference to the call. */
+struct call_job {
+    struct packing_job job;
+    struct grpc_call *call;
+    grpc_packed_fn on_packed;
+    char *block;        /* of a message to be unpacked */
+    struct iovec piece; /* … its bytes */
+};
+
+/* Makes a job without its task; NULL: no memory. */
+static struct call_job *make_job(struct grpc_call *c, unsigned int encoding)
+{
+    struct pool *pool = c->ctx->env->net.pool;
+    struct call_job *j = pool_alloc(pool, sizeof(*j), NULL);
+    if (!j)
+        return NULL;
+    *j = (struct call_job){.call = c};
+    j->job.format = encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB;
+    j->job.pool = pool;
+    j->job.is_over = &c->has_ended;
+    call_ref(c);
+    return j;
+}
+
+bool call_packs_elsewhere(const struct grpc_call *c, size_t n_bytes)
+{
+    return UNLIKELY(n_bytes > PACKING_HERE_BYTES) && c->ctx->packing &&
+           choose_encoding(c) != GRPC_IDENTITY;
+}
+
+static void on_pack_done(struct packing_job *job)
+{
+    struct call_job *j = CONTAINER_OF(job, struct call_job, job);
+    struct grpc_call *c = j->call;
+    struct grpc_packed packed = {.pieces = job->pieces, .n_pieces = job->n_pieces};
+    status_free(job->error); /* then the message is sent as it is */
+    if (job->n_bytes < count_pieces(job->pieces, job->n_pieces)) {
+        packed.block = job->block;
+        packed.n_bytes = job->n_bytes;
+    } else {
+        pool_release(job->block);
+    }
+    c->packing = NULL;
+    j->on_packed(c, &packed);
+    pool_release(j);
+    if (c->is_close_due && !c->packing)
+        c->kind->close(c);
+    call_unref(c);
+}
+
+void call_pack(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces,
+               grpc_packed_fn on_packed)
+{
+    struct call_job *j = make_job(c, choose_encoding(c));
+    if (!j) {
+        on_packed(c, &(struct grpc_packed){.pieces = pieces, .n_pieces = n_pieces});
+        return;
+    }
+    c->packing = j;
+    j->on_packed = on_packed;
+    j->job.pieces = pieces;
+    j->job.n_pieces = n_pieces;
+    j->job.on_done = on_pack_done;
+    packing_begin(c->ctx->packing, &j->job);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------- */
 
 static void send_head(struct grpc_call *c)
 {
@@ -244,23 +338,47 @@ static void release_packed(void *block)
     pool_release(block);
 }
 
+static void send_reply(struct grpc_call *c, const struct grpc_framed *framed)
+{
+    if (framed->packed) {
+        struct out_piece *last = &framed->pieces[framed->count - 1];
+        last->release = release_packed;
+        last->owner = framed->packed;
+    }
+    call_send(c, framed);
+    call_finish(c);
+}
+
+static void send_packed_reply(struct grpc_call *c, const struct grpc_packed *packed)
+{
+    struct grpc_framed framed;
+    if (c->has_ended) {
+        pool_release(packed->block);
+        return;
+    }
+    struct status *st = call_frame_packed(&c->arena, packed, &framed);
+    if (!st) {
+        send_reply(c, &framed);
+        return;
+    }
+    pool_release(packed->block);
+    call_fail(c, st);
+}
+
 void call_reply(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces)
 {
     struct grpc_framed framed;
     if (c->has_ended)
         return;
-    struct status *st = call_frame(c, &c->arena, pieces, n_pieces, &framed);
-    if (st) {
-        call_fail(c, st);
+    if (call_packs_elsewhere(c, count_pieces(pieces, n_pieces))) {
+        call_pack(c, pieces, n_pieces, send_packed_reply);
         return;
     }
-    if (framed.packed) {
-        struct out_piece *last = &framed.pieces[framed.count - 1];
-        last->release = release_packed;
-        last->owner = framed.packed;
-    }
-    call_send(c, &framed);
-    call_finish(c);
+    struct status *st = call_frame(c, &c->arena, pieces, n_pieces, &framed);
+    if (st)
+        call_fail(c, st);
+    else
+        send_reply(c, &framed);
 }
 
 void call_ref(struct grpc_call *c)
@@ -479,28 +597,82 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
 
 /* ---- Messages ------------------------------------------------------------------------------- */
 
-/* Unpacks the message if it is compressed. */
-static struct status *unpack_message(struct grpc_call *c, struct incoming_message *m)
+/* Fails the call, since its message could not be unpacked. Takes the error. */
+static void fail_unpacking(struct grpc_call *c, struct status *st)
 {
+    enum status_code code =
+        status_code(st) == STATUS_INVALID_ARG ? STATUS_INTERNAL : STATUS_EXHAUSTED;
+    call_fail(c, status_new(code, "%s", status_message(st)));
+    status_free(st);
+}
+
+static void on_unpack_done(struct packing_job *job)
+{
+    struct call_job *j = CONTAINER_OF(job, struct call_job, job);
+    struct grpc_call *c = j->call;
+    pool_release(j->block);
+    if (c->has_ended) {
+        status_free(job->error);
+        pool_release(job->block);
+    } else if (job->error) {
+        fail_unpacking(c, job->error);
+    } else {
+        c->kind->on_message(c, job->block, job->block, job->n_bytes);
+    }
+    c->unpacking = NULL;
+    pool_release(j);
+    call_resume(c);
+    call_unref(c);
+}
+
+/* Has a helper unpack the message. The call is held meanwhile. */
+static void unpack_elsewhere(struct grpc_call *c, const struct incoming_message *m)
+{
+    struct call_job *j = make_job(c, c->encoding);
+    if (!j) {
+        pool_release(m->block);
+        call_fail(c, status_no_memory());
+        return;
+    }
+    c->unpacking = j;
+    c->is_held = true;
+    j->block = m->block;
+    j->piece = (struct iovec){(void *)(uintptr_t)m->bytes, m->n_bytes};
+    j->job.unpacks = true;
+    j->job.pieces = &j->piece;
+    j->job.n_pieces = 1;
+    j->job.max_bytes = c->ctx->settings->max_message_bytes;
+    j->job.on_done = on_unpack_done;
+    packing_begin(c->ctx->packing, &j->job);
+}
+
+/*
+ * Unpacks a compressed message for the kind. What is, or becomes, larger than PACKING_HERE_BYTES is
+ * left to a helper.
+ */
+static void unpack_message(struct grpc_call *c, const struct incoming_message *m)
+{
+    size_t most = c->ctx->settings->max_message_bytes;
+    size_t here = c->ctx->packing ? MIN(most, (size_t)PACKING_HERE_BYTES) : most;
+    enum compress_format format = c->encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB;
     char *block;
     size_t n;
-    if (LIKELY(!m->compressed))
-        return NULL;
-    if (c->encoding == GRPC_IDENTITY)
-        return status_new(STATUS_INTERNAL, "a compressed message without grpc-encoding");
-    struct status *st = compress_unpack(
-        c->ctx->compress, c->encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB, m->bytes,
-        m->n_bytes, c->ctx->settings->max_message_bytes, c->ctx->env->net.pool, NULL, &block, &n);
-    if (st) {
-        enum status_code code =
-            status_code(st) == STATUS_INVALID_ARG ? STATUS_INTERNAL : STATUS_EXHAUSTED;
-        struct status *told = status_new(code, "%s", status_message(st));
+    if (m->n_bytes > here) {
+        unpack_elsewhere(c, m);
+        return;
+    }
+    struct status *st = compress_unpack(c->ctx->compress, format, m->bytes, m->n_bytes, here,
+                                        c->ctx->env->net.pool, NULL, &block, &n);
+    if (st && status_code(st) == STATUS_UNSUPPORTED && here < most) {
         status_free(st);
-        return told;
+        unpack_elsewhere(c, m);
+        return;
     }
     pool_release(m->block);
-    *m = (struct incoming_message){.block = block, .bytes = block, .n_bytes = n};
-    return NULL;
+    if (st)
+        fail_unpacking(c, st);
+    else
+        c->kind->on_message(c, block, block, n);
 }
 
 /* Takes one of the requests that may begin in this iteration of the loop. */
@@ -534,19 +706,21 @@ static bool may_begin_request(struct grpc_call *c)
 
 static void handle_message(struct grpc_call *c, struct incoming_message *m)
 {
-    struct status *st = NULL;
+    const char *fault = NULL;
     count_request(c);
     if (c->has_message && !c->kind->takes_many)
-        st = status_new(STATUS_INTERNAL, "more than one message for a method that takes one");
-    else
-        st = unpack_message(c, m);
-    if (st) {
-        pool_release(m->block);
-        call_fail(c, st);
-        return;
-    }
+        fault = "more than one message for a method that takes one";
+    else if (m->compressed && c->encoding == GRPC_IDENTITY)
+        fault = "a compressed message without grpc-encoding";
     c->has_message = true;
-    c->kind->on_message(c, m->block, m->bytes, m->n_bytes);
+    if (fault) {
+        pool_release(m->block);
+        call_fail(c, status_new(STATUS_INTERNAL, "%s", fault));
+    } else if (UNLIKELY(m->compressed)) {
+        unpack_message(c, m);
+    } else {
+        c->kind->on_message(c, m->block, m->bytes, m->n_bytes);
+    }
 }
 
 static bool takes_input(const struct grpc_call *c)
@@ -640,7 +814,7 @@ static void handle_held(struct grpc_call *c)
 
 void call_resume(struct grpc_call *c)
 {
-    if (c->is_held && !c->has_ended && may_begin_request(c))
+    if (c->is_held && !c->unpacking && !c->has_ended && may_begin_request(c))
         handle_held(c);
 }
 
@@ -685,7 +859,10 @@ static void on_stream_end(struct http2_stream *s)
     struct grpc_call *c = call_of(s);
     if (!c->has_ended)
         mark_ended(c);
-    if (c->has_begun && c->kind->close)
+    bool has_close = c->has_begun && c->kind->close;
+    if (has_close && c->packing)
+        c->is_close_due = true;
+    else if (has_close)
         c->kind->close(c);
     call_unref(c);
 }

@@ -33,8 +33,10 @@
 #include "frontends/net/http2.h"
 #include "frontends/ops/restrictions.h"
 
+struct call_job;
 struct compress;
 struct forwarded;
+struct packing;
 struct inline_budget;
 struct grpc_call;
 struct loop_share;
@@ -114,10 +116,11 @@ struct grpc_ctx {
     const struct grpc_settings *settings;
     struct http2_env *env;
     struct loop *loop;
-    struct compress *compress;
-    struct loop_share *share; /* the loop's inline budget; NULL: this thread executes no models */
-    struct list watches;      /* calls of Health/Watch (health_watch.c) … */
-    struct timer watch_timer; /* … and the timer that they share, set while there are some */
+    struct compress *compress; /* for small messages, … */
+    struct packing *packing;   /* … for others, on helper threads; NULL: for all */
+    struct loop_share *share;  /* the loop's inline budget; NULL: this thread executes no models */
+    struct list watches;       /* calls of Health/Watch (health_watch.c) … */
+    struct timer watch_timer;  /* … and the timer that they share, set while there are some */
 };
 
 enum {
@@ -147,6 +150,8 @@ struct grpc_call {
     bool is_held;           /* no message may begin a request now */
     bool has_pending;       /* `pending` is a message that came just before */
     struct incoming_message pending;
+    struct call_job *packing, *unpacking; /* of a helper thread; NULL: it has none */
+    bool is_close_due;                    /* kind->close() waits for `packing` */
     struct buf held; /* the bytes that have come since, which are not taken: a window at the most */
     bool has_begun;  /* kind->begin() was called */
     bool has_ended;  /* a status was sent, or the client is gone */
@@ -195,9 +200,32 @@ extern const struct http2_handler grpc_handler;
 
 /*
  * call_reply - sends one message and the status OK. The pieces must lie in the call's arena, or
- * live until kind->close().
+ * live until kind->close(); with tensors, their array, too.
  */
 void call_reply(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces);
+
+/* A message that a helper thread has tried to pack. */
+struct grpc_packed {
+    const struct iovec *pieces; /* as they were given */
+    uint32_t n_pieces;
+    char *block; /* of the pool; NULL: the message did not become smaller, or there is no memory */
+    size_t n_bytes;
+};
+
+typedef void (*grpc_packed_fn)(struct grpc_call *c, const struct grpc_packed *packed);
+
+/* call_packs_elsewhere - whether call_pack() is to pack a message of n_bytes, not call_frame(). */
+bool call_packs_elsewhere(const struct grpc_call *c, size_t n_bytes);
+
+/*
+ * call_pack - has a helper thread pack a message, one at a time for each call. on_packed() follows
+ * on the loop, also when the call has ended meanwhile, and takes the block. kind->close() and
+ * kind->end() follow that. Without memory on_packed() is called before this returns.
+ *
+ * @pieces  stay, with their bytes, until on_packed()
+ */
+void call_pack(struct grpc_call *c, const struct iovec *pieces, uint32_t n_pieces,
+               grpc_packed_fn on_packed);
 
 /* A message with its prefix, ready for http2_stream_send(). */
 struct grpc_framed {
@@ -217,6 +245,10 @@ struct grpc_framed {
 NODISCARD struct status *call_frame(struct grpc_call *c, struct arena *arena,
                                     const struct iovec *pieces, uint32_t n_pieces,
                                     struct grpc_framed *ret);
+
+/* call_frame_packed - the same for a message of call_pack(); its block is taken on success. */
+NODISCARD struct status *call_frame_packed(struct arena *arena, const struct grpc_packed *packed,
+                                           struct grpc_framed *ret);
 
 /* call_send - sends a framed message. The caller sets the release of each piece before. */
 void call_send(struct grpc_call *c, const struct grpc_framed *framed);

@@ -63,13 +63,15 @@ struct early_error {
 };
 
 struct stream_part {
-    unsigned int n_sent; /* messages that have not left */
-    struct list order;   /* of requests of other than decoupled models, as they came */
-    struct list all;     /* of all requests */
-    unsigned int n_open; /* requests that have not ended */
-    size_t kept_bytes;   /* of responses in streamed.kept */
-    bool is_half_closed; /* the client has closed its sending side */
-    bool ends_at_error;  /* the metadata triton_grpc_error */
+    unsigned int n_sent;    /* messages that have not left */
+    struct list order;      /* of requests of other than decoupled models, as they came */
+    struct list all;        /* of all requests */
+    unsigned int n_open;    /* requests that have not ended */
+    size_t kept_bytes;      /* of responses in streamed.kept, and of messages in `unpacked` */
+    struct list unpacked;   /* messages behind the one that a helper packs, the first, in order */
+    struct status *failure; /* ends the call when these are sent; or NULL */
+    bool is_half_closed;    /* the client has closed its sending side */
+    bool ends_at_error;     /* the metadata triton_grpc_error */
 };
 
 /* A request of the stream. */
@@ -98,7 +100,8 @@ struct sent {
     struct streamed *streamed; /* a reference; NULL: the message is about no request of the core */
     struct response *response; /* whose outputs are in the message; or NULL */
     struct pool *pool;
-    size_t n_bytes;
+    struct list link;           /* in stream_part.unpacked, while it waits to be packed */
+    struct infer_pieces pieces; /* … of the message */
     char *packed;
     struct arena arena;
     _Alignas(16) char memory[FRAME_BYTES];
@@ -248,22 +251,129 @@ static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct res
     return s;
 }
 
-/* Sends the encoded message. When st is an error, drops the message and fails the call. */
-static void send_encoded(struct grpc_call *c, struct sent *s, const struct infer_pieces *pieces,
-                         struct status *st)
+static void cancel_stream(struct grpc_call *c)
 {
-    struct grpc_framed framed;
-    if (!st)
-        st = call_frame(c, &s->arena, pieces->items, pieces->count, &framed);
+    struct stream_part *p = stream_part_of(c);
+    for (struct list *link = p->all.next; link != &p->all; link = link->next) {
+        struct streamed *r = LIST_ENTRY(link, struct streamed, link);
+        stream_flow_end(&r->flow);
+        if (!r->is_complete)
+            request_cancel(&r->request);
+    }
+}
+
+/* Ends the call when the client has closed its sending side and all requests are answered. */
+static void finish_if_over(struct grpc_call *c)
+{
+    struct stream_part *p = stream_part_of(c);
+    if (p->is_half_closed && p->n_open == 0 && list_empty(&p->order) && list_empty(&p->unpacked))
+        call_finish(c);
+}
+
+/* Sends a framed message. When st is an error, drops the message and fails the call. */
+static void send_framed(struct grpc_call *c, struct sent *s, const struct grpc_framed *framed,
+                        struct status *st)
+{
     if (st) {
         release_sent(s);
         call_fail(c, st);
         return;
     }
-    s->packed = framed.packed;
-    framed.pieces[framed.count - 1].release = release_sent;
-    framed.pieces[framed.count - 1].owner = s;
-    call_send(c, &framed);
+    s->packed = framed->packed;
+    framed->pieces[framed->count - 1].release = release_sent;
+    framed->pieces[framed->count - 1].owner = s;
+    call_send(c, framed);
+}
+
+static void frame_and_send(struct grpc_call *c, struct sent *s)
+{
+    struct grpc_framed framed;
+    struct status *st = call_frame(c, &s->arena, s->pieces.items, s->pieces.count, &framed);
+    send_framed(c, s, &framed, st);
+}
+
+static struct sent *pop_unpacked(struct stream_part *p)
+{
+    struct sent *s = LIST_ENTRY(list_pop(&p->unpacked), struct sent, link);
+    p->kept_bytes -= s->pieces.total_bytes;
+    return s;
+}
+
+static void on_message_packed(struct grpc_call *c, const struct grpc_packed *packed);
+
+/* Sends the messages that wait, up to the next one that a helper has to pack. */
+static void send_unpacked(struct grpc_call *c)
+{
+    struct stream_part *p = stream_part_of(c);
+    while (!list_empty(&p->unpacked) && !c->packing) {
+        struct sent *s = LIST_ENTRY(p->unpacked.next, struct sent, link);
+        if (c->has_ended)
+            release_sent(pop_unpacked(p));
+        else if (call_packs_elsewhere(c, s->pieces.total_bytes))
+            call_pack(c, s->pieces.items, s->pieces.count, on_message_packed);
+        else
+            frame_and_send(c, pop_unpacked(p));
+    }
+}
+
+static void on_message_packed(struct grpc_call *c, const struct grpc_packed *packed)
+{
+    struct stream_part *p = stream_part_of(c);
+    struct sent *s = pop_unpacked(p);
+    struct grpc_framed framed;
+    struct status *st = NULL;
+    if (c->has_ended) {
+        pool_release(packed->block);
+        release_sent(s);
+    } else {
+        st = call_frame_packed(&s->arena, packed, &framed);
+        if (st)
+            pool_release(packed->block);
+        send_framed(c, s, &framed, st);
+    }
+    send_unpacked(c);
+    if (p->failure && list_empty(&p->unpacked))
+        call_fail(c, TAKE(p->failure));
+    finish_if_over(c);
+    call_resume(c);
+}
+
+/* Sends the encoded message, in order. When st is an error, drops it and fails the call. */
+static void send_encoded(struct grpc_call *c, struct sent *s, const struct infer_pieces *pieces,
+                         struct status *st)
+{
+    struct stream_part *p = stream_part_of(c);
+    if (st) {
+        send_framed(c, s, NULL, st);
+        return;
+    }
+    s->pieces = *pieces;
+    if (LIKELY(list_empty(&p->unpacked) && !call_packs_elsewhere(c, pieces->total_bytes))) {
+        frame_and_send(c, s);
+        return;
+    }
+    list_push(&p->unpacked, &s->link);
+    p->kept_bytes += pieces->total_bytes;
+    send_unpacked(c);
+}
+
+/* Fails the call once the messages before the error are sent. Takes the error. */
+static void fail_in_order(struct grpc_call *c, struct status *error)
+{
+    struct stream_part *p = stream_part_of(c);
+    if (list_empty(&p->unpacked)) {
+        call_fail(c, error);
+        return;
+    }
+    p->failure = error;
+    call_ignore_input(c);
+    cancel_stream(c);
+}
+
+/* Whether the client gets no further message. */
+static bool is_over(struct grpc_call *c)
+{
+    return c->has_ended || stream_part_of(c)->failure;
 }
 
 /* What a response tells: errors and a bare final flag echo the version that was asked for, as the
@@ -300,7 +410,7 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
     struct grpc_call *c = r->call;
     struct infer_pieces pieces;
 
-    if (c->has_ended || (!resp && !r->wants_empty_final)) {
+    if (is_over(c) || (!resp && !r->wants_empty_final)) {
         if (resp)
             drop_response(r, resp);
         return;
@@ -322,26 +432,18 @@ static void send_early_error(struct grpc_call *c, const char *id, struct status 
 {
     struct infer_identity identity = {"", "", id};
     struct infer_pieces pieces;
-    struct sent *s = c->has_ended ? NULL : sent_new(c, NULL, NULL);
+    struct sent *s = is_over(c) ? NULL : sent_new(c, NULL, NULL);
     if (s) {
         struct status *st =
             infer_encode_error(status_message(error), &identity, INFER_EARLY, &s->arena, &pieces);
         send_encoded(c, s, &pieces, st);
-    } else if (!c->has_ended) {
+    } else if (!is_over(c)) {
         call_fail(c, status_no_memory());
     }
     status_free(error);
 }
 
 /* ---- The order of responses, and ends ------------------------------------------------------- */
-
-/* Ends the call when the client has closed its sending side and all requests are answered. */
-static void finish_if_over(struct grpc_call *c)
-{
-    struct stream_part *p = stream_part_of(c);
-    if (p->is_half_closed && p->n_open == 0 && list_empty(&p->order))
-        call_finish(c);
-}
 
 /* Ends a request whose responses are all sent or dropped. */
 static void end_streamed(struct streamed *r)
@@ -431,8 +533,8 @@ static bool may_begin_streamed(struct grpc_call *c)
 static void take_response(struct streamed *r, struct response *resp, bool is_final)
 {
     struct grpc_call *c = r->call;
-    if (resp && resp->error && stream_part_of(c)->ends_at_error && !c->has_ended) {
-        call_fail(c, status_ref(resp->error));
+    if (resp && resp->error && stream_part_of(c)->ends_at_error && !is_over(c)) {
+        fail_in_order(c, status_ref(resp->error));
         drop_response(r, resp);
     } else if (r->is_decoupled) {
         send_response(r, resp, is_final);
@@ -483,6 +585,12 @@ static void begin_stream(struct grpc_call *c)
     *p = (struct stream_part){.ends_at_error = c->wants_true_status};
     list_init(&p->order);
     list_init(&p->all);
+    list_init(&p->unpacked);
+}
+
+static void end_stream_call(struct grpc_call *c)
+{
+    status_free(stream_part_of(c)->failure);
 }
 
 /*
@@ -617,17 +725,6 @@ static void take_stream_message(struct grpc_call *c, char *block, const char *by
     pool_release(t.block); /* of a message that became no request */
 }
 
-static void cancel_stream(struct grpc_call *c)
-{
-    struct stream_part *p = stream_part_of(c);
-    for (struct list *link = p->all.next; link != &p->all; link = link->next) {
-        struct streamed *r = LIST_ENTRY(link, struct streamed, link);
-        stream_flow_end(&r->flow);
-        if (!r->is_complete)
-            request_cancel(&r->request);
-    }
-}
-
 const struct grpc_kind grpc_stream_kind = {
     .part_bytes = sizeof(struct stream_part),
     .has_tensors = true,
@@ -637,4 +734,5 @@ const struct grpc_kind grpc_stream_kind = {
     .on_half_close = end_input,
     .may_begin = may_begin_streamed,
     .cancel = cancel_stream,
+    .end = end_stream_call,
 };

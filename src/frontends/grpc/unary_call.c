@@ -5,6 +5,9 @@
  *
  *     take_unary_message ──► control_call_begin ─► work_unary ──► on_unary_done ─► call_reply
  *
+ * A large message, such as the files of a model, is read by a control thread before that, since
+ * reading copies it.
+ *
  * Cancelling the call does not stop its method. A reference keeps the call while a control thread
  * has it. Threads: the loop's; work_unary() runs on a control thread.
  */
@@ -14,6 +17,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "core/request/life.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
 #include "frontends/grpc/infer_encode.h"
@@ -24,7 +28,12 @@
 /* The most memory of an answer, besides that of its request. */
 #define ANSWER_BYTES ((size_t)256 << 20)
 
+enum { READ_HERE_BYTES = 32 << 10 }; /* messages up to this size are read on the loop */
+
 struct unary_part {
+    char *block; /* of the message, while a control thread reads it */
+    const char *bytes;
+    size_t n_bytes;
     const ProtobufCMessage *request;
     struct arena arena; /* of request and answer */
     struct buf out;
@@ -100,19 +109,55 @@ static void start_method(struct grpc_call *c)
                        c->unary->model ? c->unary->model(p->request) : NULL, thread == UNARY_LOAD);
 }
 
+static void read_message(struct grpc_call *c)
+{
+    struct unary_part *p = unary_part_of(c);
+    p->st = unary_read(c->unary, p->bytes, p->n_bytes, &p->arena, &p->request);
+    pool_release(TAKE(p->block));
+}
+
+/* Goes on when the message is read. */
+static void use_message(struct grpc_call *c)
+{
+    struct unary_part *p = unary_part_of(c);
+    if (p->st || c->has_ended) {
+        arena_reset(&p->arena);
+        p->request = NULL;
+        call_fail(c, p->st ? TAKE(p->st) : status_cancelled());
+        return;
+    }
+    start_method(c);
+}
+
+static void work_read(struct control_call *call)
+{
+    read_message(grpc_call_of(CONTAINER_OF(call, struct unary_part, call)));
+}
+
+static void on_message_read(struct control_call *call)
+{
+    struct grpc_call *c = grpc_call_of(CONTAINER_OF(call, struct unary_part, call));
+    use_message(c);
+    call_unref(c);
+}
+
 static void take_unary_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
     struct unary_part *p = unary_part_of(c);
     arena_init(&p->arena, NULL, 0, 2 * n_bytes + ANSWER_BYTES, c->ctx->env->net.pool, NULL);
-    struct status *st = unary_read(c->unary, bytes, n_bytes, &p->arena, &p->request);
-    pool_release(block);
-    if (st) {
-        arena_reset(&p->arena);
-        p->request = NULL;
-        call_fail(c, st);
+    p->block = block;
+    p->bytes = bytes;
+    p->n_bytes = n_bytes;
+    if (n_bytes <= READ_HERE_BYTES) {
+        read_message(c);
+        use_message(c);
         return;
     }
-    start_method(c);
+    p->call.work = work_read;
+    p->call.on_done = on_message_read;
+    call_ref(c);
+    control_call_begin(&p->call, server_helpers(c->ctx->settings->server), c->ctx->loop, NULL,
+                       false);
 }
 
 static void end_unary(struct grpc_call *c)

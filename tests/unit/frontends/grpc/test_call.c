@@ -675,6 +675,120 @@ static void a_backend_waits_for_a_slow_client(void **state)
     assert_int_equal(count_messages(s), RESPONSES);
 }
 
+/* Adds a packed ModelInferRequest whose tensor has n zeros. */
+static void add_packed(struct buf *body, char *model, size_t n)
+{
+    AUTO(buf) plain = BUF_INIT(16 << 20);
+    char *packed;
+    size_t n_packed;
+    uint8_t *zeros = calloc(1, n + 1);
+    assert_non_null(zeros);
+    add_infer(&plain, model, zeros, n);
+    struct iovec message = {plain.data + 5, plain.size - 5};
+    assert_null(compress_pack(ctx.compress, COMPRESS_GZIP, &message, 1, driver.pool, NULL, &packed,
+                              &n_packed));
+    add_prefixed(body, true, packed, n_packed);
+    pool_release(packed);
+    free(zeros);
+}
+
+static const nghttp2_nv gzip_fields[] = {
+    {(uint8_t *)(uintptr_t) "grpc-encoding", (uint8_t *)(uintptr_t) "gzip", 13, 4, 0},
+    {(uint8_t *)(uintptr_t) "grpc-accept-encoding", (uint8_t *)(uintptr_t) "gzip", 20, 4, 0}};
+
+/*
+ * Large messages are packed and unpacked by helpers, both of one call and of many; each stream
+ * keeps its order, with small messages in between.
+ */
+static void large_messages_are_packed_by_helpers(void **state)
+{
+    (void)state;
+    enum { CALLS = 12, REQUESTS = 30 };
+    static const size_t sizes[] = {4 << 20, 10, 100000, 40000, 0, 300000};
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    AUTO(buf) unary = BUF_INIT(1 << 20);
+    settings.compression = GRPC_COMPRESSION_LOW;
+    add_packed(&unary, model_a, 1 << 20);
+    for (int i = 0; i < REQUESTS; i++)
+        add_packed(&body, model_a, sizes[i % ARRAY_SIZE(sizes)] + (size_t)i);
+    for (int i = 0; i < CALLS; i++)
+        post(i % 2 ? STREAM : INFER, i % 2 ? &body : &unary, gzip_fields, 2);
+    h2c_pump(&client);
+    assert_int_equal(client.streams[0].n_data, 0); /* the loop has not done it itself */
+    for (int i = 0; i < CALLS; i++) {
+        struct h2c_stream *s = &client.streams[i];
+        await_end(s);
+        expect_status(s, "0");
+        if (i % 2 == 0)
+            continue;
+        size_t at = 0;
+        for (int k = 0; k < REQUESTS; k++) {
+            const unsigned char *p = (const unsigned char *)s->data + at;
+            size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+            char *unpacked = NULL;
+            size_t n_unpacked = n;
+            if (p[0])
+                assert_null(compress_unpack(ctx.compress, COMPRESS_GZIP, p + 5, n, 16 << 20,
+                                            driver.pool, NULL, &unpacked, &n_unpacked));
+            stream_response *r = inference__model_stream_infer_response__unpack(
+                NULL, n_unpacked, unpacked ? (uint8_t *)unpacked : p + 5);
+            assert_non_null(r);
+            assert_int_equal(r->infer_response->raw_output_contents[0].len,
+                             sizes[k % (int)ARRAY_SIZE(sizes)] + (size_t)k);
+            free_message(r);
+            pool_release(unpacked);
+            at += 5 + n;
+        }
+        assert_int_equal(at, s->n_data);
+    }
+}
+
+static void calls_end_while_a_helper_has_their_messages(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    settings.compression = GRPC_COMPRESSION_HIGH;
+    for (int i = 0; i < 3; i++)
+        add_packed(&body, model_a, 2 << 20);
+    for (int i = 0; i < 30; i++) {
+        AUTO(buf) unary = BUF_INIT(1 << 20);
+        add_packed(&unary, model_a, 2 << 20);
+        struct h2c_stream *s = post(i % 2 ? STREAM : INFER, i % 2 ? &body : &unary, gzip_fields, 2);
+        h2c_pump(&client);
+        for (int k = 0; k < i % 7; k++)
+            loop_iterate(&loop, NS_PER_MS);
+        h2c_reset(&client, s, NGHTTP2_CANCEL);
+        h2c_pump(&client);
+    }
+    /* Lies about what is packed, found by a helper. */
+    AUTO(buf) bad = BUF_INIT(1 << 20);
+    static char junk[50000];
+    add_prefixed(&bad, true, junk, sizeof(junk));
+    struct h2c_stream *s = post(STREAM, &bad, gzip_fields, 1);
+    await_end(s);
+    expect_failure(s, "13", "50000 bytes are not valid gzip");
+    /* The connection is lost while helpers are at work (disconnect_client()). */
+    post(STREAM, &body, gzip_fields, 2);
+    h2c_pump(&client);
+}
+
+/* An error of a stream with true status codes follows the answers that helpers still pack. */
+static void an_error_follows_the_answers_that_are_packed(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    const nghttp2_nv fields[] = {gzip_fields[0], gzip_fields[1],
+                                 h2c_nv("triton_grpc_error", "true")};
+    settings.compression = GRPC_COMPRESSION_LOW;
+    for (int i = 0; i < 3; i++)
+        add_packed(&body, model_a, 1 << 20);
+    add_repeat(&body, 2, 3, 0, false); /* refused by its backend */
+    struct h2c_stream *s = post(STREAM, &body, fields, 3);
+    await_end(s);
+    assert_null(strstr(s->trailers, "grpc-status=0;"));
+    assert_non_null(strstr(s->trailers, "grpc-message="));
+}
+
 static void a_cancelled_stream_cancels_its_requests(void **state)
 {
     (void)state;
@@ -980,6 +1094,9 @@ int main(void)
         TEST(errors_have_a_status_and_a_message),
         TEST(requests_that_are_no_calls_get_an_http_status),
         TEST(messages_are_unpacked_and_answers_packed),
+        TEST(large_messages_are_packed_by_helpers),
+        TEST(calls_end_while_a_helper_has_their_messages),
+        TEST(an_error_follows_the_answers_that_are_packed),
         TEST(a_deadline_ends_the_call),
         TEST(clients_that_leave_leak_nothing),
         TEST(repository_calls_run_on_a_control_thread),
