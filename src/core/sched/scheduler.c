@@ -269,6 +269,11 @@ void scheduler_on_cancelled(struct request *r)
     model_request_ended(m);
 }
 
+bool scheduler_is_always_inline(const struct model *m)
+{
+    return m->scheduler->execution.mode == EXECUTION_INLINE;
+}
+
 void scheduler_on_late_end(struct request *r)
 {
     watch_request_ended(&r->model->scheduler->watch, r);

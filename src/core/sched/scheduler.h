@@ -174,6 +174,9 @@ void scheduler_use_instances(struct scheduler *s);
  */
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
 
+/* scheduler_is_always_inline - does CONCH_EXECUTION say that the model's callers execute it? */
+bool scheduler_is_always_inline(const struct model *m);
+
 /*
  * scheduler_run_deferred - executes the models in budget->waiting, as far as the budget has time
  * left. To be called when the thread has submitted all requests of this iteration.

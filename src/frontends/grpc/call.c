@@ -586,7 +586,8 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     }
     if (!c->kind->takes_many)
         http2_stream_sends_one(s);
-    buf_init_pooled(&c->held, http2_stream_window(s), ctx->env->net.pool);
+    /* The bytes of a window, and no more of used ones: hold_bytes(). */
+    buf_init_pooled(&c->held, 2 * http2_stream_window(s), ctx->env->net.pool);
     incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
                   c->kind->has_tensors);
     c->has_begun = true;
@@ -621,6 +622,8 @@ static void on_unpack_done(struct packing_job *job)
     }
     c->unpacking = NULL;
     pool_release(j);
+    if (c->is_resuming) /* without a helper: call_resume() goes on itself */
+        c->is_held = false;
     call_resume(c);
     call_unref(c);
 }
@@ -740,32 +743,45 @@ static void take_message(struct grpc_call *c, struct incoming_message *m)
 }
 
 /*
- * Cuts the stream's bytes into messages for the kind. Keeps the bytes that come while the call is
- * held: of no message another one begins.
+ * Cuts the stream's bytes into messages for the kind, until the call is held: of no message another
+ * one begins. Returns the number of bytes used.
  */
-static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
+static size_t take_bytes_of_messages(struct grpc_call *c, const char *bytes, size_t n_bytes)
 {
-    while (n_bytes > 0 && takes_input(c) && !c->is_held) {
+    const char *at = bytes, *end = bytes + n_bytes;
+    while (at < end && takes_input(c) && !c->is_held) {
         struct incoming_message message;
         bool complete;
         size_t used;
         if (!incoming_is_within(&c->incoming) && !may_begin_request(c))
             break;
-        struct status *st = incoming_add(&c->incoming, bytes, n_bytes, &used, &complete, &message);
-        bytes += used;
-        n_bytes -= used;
+        struct status *st =
+            incoming_add(&c->incoming, at, (size_t)(end - at), &used, &complete, &message);
+        at += used;
         if (st)
             call_fail(c, st);
         else if (complete)
             take_message(c, &message);
     }
-    if (n_bytes == 0)
-        return;
-    if (!takes_input(c)) { /* nobody reads the rest; bytes that were expected count as taken */
-        size_t expected = MIN(n_bytes, c->incoming.n_expected);
-        c->incoming.n_expected -= expected;
-        http2_stream_take(c->stream, n_bytes - expected);
-        return;
+    return (size_t)(at - bytes);
+}
+
+/* Drops bytes that nobody reads; those that were expected count as taken. */
+static void drop_bytes(struct grpc_call *c, size_t n_bytes)
+{
+    size_t expected = MIN(n_bytes, c->incoming.n_expected);
+    c->incoming.n_expected -= expected;
+    http2_stream_take(c->stream, n_bytes - expected);
+}
+
+/* Keeps bytes that come while the call is held. */
+static void hold_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
+{
+    size_t left = c->held.size - c->held_at;
+    if (c->held_at > left) {
+        memmove(c->held.data, c->held.data + c->held_at, left);
+        c->held.size = left;
+        c->held_at = 0;
     }
     buf_add(&c->held, bytes, n_bytes);
     if (c->held.failed)
@@ -774,7 +790,14 @@ static void add_stream_bytes(struct grpc_call *c, const char *bytes, size_t n_by
 
 static void on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
 {
-    add_stream_bytes(call_of(s), bytes, n_bytes);
+    struct grpc_call *c = call_of(s);
+    size_t used = take_bytes_of_messages(c, bytes, n_bytes);
+    if (used == n_bytes)
+        return;
+    if (takes_input(c))
+        hold_bytes(c, bytes + used, n_bytes - used);
+    else
+        drop_bytes(c, n_bytes - used);
 }
 
 /* Handles the client's half-close, after all its messages were handled. */
@@ -796,25 +819,43 @@ static void on_half_close(struct http2_stream *s)
         half_close(c);
 }
 
+/* Handles the bytes that have come while the call was held. */
+static void handle_held_bytes(struct grpc_call *c)
+{
+    size_t left = c->held.size - c->held_at;
+    size_t used = take_bytes_of_messages(c, buf_text(&c->held) + c->held_at, left);
+    if (!takes_input(c)) { /* they are freed */
+        drop_bytes(c, left - used);
+        return;
+    }
+    c->held_at += used;
+    if (used == left) {
+        size_t max = c->held.max;
+        struct pool *pool = c->held.pool;
+        buf_done(&c->held);
+        buf_init_pooled(&c->held, max, pool);
+        c->held_at = 0;
+    }
+}
+
 /* Continues with what has come while the call was held. */
 static void handle_held(struct grpc_call *c)
 {
-    struct buf held = c->held;
-    buf_init_pooled(&c->held, held.max, held.pool);
+    c->is_resuming = true;
     if (c->has_pending) {
         c->has_pending = false;
         handle_message(c, &c->pending);
     }
-    if (held.size > 0)
-        add_stream_bytes(c, buf_text(&held), held.size);
-    buf_done(&held);
+    if (c->held.size > c->held_at && takes_input(c))
+        handle_held_bytes(c);
+    c->is_resuming = false;
     if (c->is_half_closed && takes_input(c) && !c->is_held)
         half_close(c);
 }
 
 void call_resume(struct grpc_call *c)
 {
-    if (c->is_held && !c->unpacking && !c->has_ended && may_begin_request(c))
+    if (c->is_held && !c->unpacking && !c->is_resuming && takes_input(c) && may_begin_request(c))
         handle_held(c);
 }
 

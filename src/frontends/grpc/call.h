@@ -151,8 +151,10 @@ struct grpc_call {
     bool has_pending;       /* `pending` is a message that came just before */
     struct incoming_message pending;
     struct call_job *packing, *unpacking; /* of a helper thread; NULL: it has none */
+    bool is_resuming;                     /* call_resume() is at work */
     bool is_close_due;                    /* kind->close() waits for `packing` */
     struct buf held; /* the bytes that have come since, which are not taken: a window at the most */
+    size_t held_at;  /* where the rest of them begins */
     bool has_begun;  /* kind->begin() was called */
     bool has_ended;  /* a status was sent, or the client is gone */
     uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */

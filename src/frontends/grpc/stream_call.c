@@ -30,6 +30,7 @@
 #include "core/model/model.h"
 #include "core/request/life.h"
 #include "core/request/request.h"
+#include "core/sched/scheduler.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
 #include "frontends/grpc/infer_decode.h"
@@ -161,12 +162,20 @@ static size_t count_bytes(const struct response *resp)
     return n;
 }
 
-/* A backend that is faster than the client waits here, but not the core with an error. False: the
- * client has left. */
+/*
+ * A backend that is faster than the client waits here, but not the core with an error. A loop that
+ * executes the model, as CONCH_EXECUTION=inline demands, cannot wait for itself: the call ends.
+ * False: the client has left.
+ */
 static bool await_flow(struct streamed *r, const struct response *resp)
 {
-    if (resp->error || loop_is_on_thread(r->inbox.loop))
+    if (resp->error)
         return true;
+    if (loop_is_on_thread(r->inbox.loop)) {
+        if (stream_flow_is_full(&r->flow))
+            atomic_store(&r->is_stalled, true);
+        return true;
+    }
     struct status *st = stream_flow_await(&r->flow);
     bool has_left = st && status_code(st) == STATUS_CANCELLED;
     if (st && !has_left)
@@ -623,8 +632,9 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     request_init(&r->request, &request_ops, model, r->memory, sizeof(r->memory), pool);
     r->request.maker.deadline_ns = c->deadline_ns;
     /* A decoupled model may wait for its client in on_streamed_respond(), so a loop must not
-     * execute it. */
-    r->request.maker.inline_budget = r->is_decoupled ? NULL : grpc_inline_budget(c->ctx);
+     * execute it, unless its configuration demands that. */
+    if (!r->is_decoupled || scheduler_is_always_inline(model))
+        r->request.maker.inline_budget = grpc_inline_budget(c->ctx);
     call_ref(c);
     return r;
 }

@@ -55,6 +55,14 @@ static bool is_above(const struct stream_flow *f, size_t n_responses, size_t n_b
     return (l->max_responses && n_responses >= l->max_responses) || n_bytes >= l->max_bytes;
 }
 
+bool stream_flow_is_full(struct stream_flow *f)
+{
+    mutex_lock(&f->mu);
+    bool is_full = f->is_full && !f->has_ended;
+    mutex_unlock(&f->mu);
+    return is_full;
+}
+
 void stream_flow_add(struct stream_flow *f, size_t n_bytes)
 {
     mutex_lock(&f->mu);

@@ -57,6 +57,9 @@ void stream_flow_done(struct stream_flow *f);
  */
 NODISCARD struct status *stream_flow_await(struct stream_flow *f);
 
+/* stream_flow_is_full - whether stream_flow_await() would wait. Thread: any. */
+bool stream_flow_is_full(struct stream_flow *f);
+
 /* stream_flow_add, stream_flow_drop - count a response of n_bytes, uncount it. Thread: any. */
 void stream_flow_add(struct stream_flow *f, size_t n_bytes);
 void stream_flow_drop(struct stream_flow *f, size_t n_bytes);
