@@ -586,7 +586,7 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     }
     if (!c->kind->takes_many)
         http2_stream_sends_one(s);
-    /* The bytes of a window, and no more of used ones: hold_bytes(). */
+    /* The bytes of a window, and no more of used ones: keep_held_bytes(). */
     buf_init_pooled(&c->held, 2 * http2_stream_window(s), ctx->env->net.pool);
     incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
                   c->kind->has_tensors);
@@ -775,7 +775,7 @@ static void drop_bytes(struct grpc_call *c, size_t n_bytes)
 }
 
 /* Keeps bytes that come while the call is held. */
-static void hold_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
+static void keep_held_bytes(struct grpc_call *c, const char *bytes, size_t n_bytes)
 {
     size_t left = c->held.size - c->held_at;
     if (c->held_at > left) {
@@ -795,7 +795,7 @@ static void on_data(struct http2_stream *s, const char *bytes, size_t n_bytes)
     if (used == n_bytes)
         return;
     if (takes_input(c))
-        hold_bytes(c, bytes + used, n_bytes - used);
+        keep_held_bytes(c, bytes + used, n_bytes - used);
     else
         drop_bytes(c, n_bytes - used);
 }

@@ -648,8 +648,8 @@ struct taken {
 };
 
 /* The message as a request. While the service stops only sequences that have begun go on. */
-static struct status *fill_request(struct grpc_call *c, const struct infer_message *m,
-                                   struct streamed *r)
+static struct status *fill_streamed(struct grpc_call *c, const struct infer_message *m,
+                                    struct streamed *r)
 {
     struct pbwire_bytes version = m->model_version;
     struct infer_asks asks;
@@ -684,7 +684,7 @@ static struct status *submit_message(struct grpc_call *c, struct taken *t)
     }
     t->block = NULL;
     r->n_bytes = t->n_bytes;
-    st = fill_request(c, m, r);
+    st = fill_streamed(c, m, r);
     if (st)
         end_streamed(r);
     return st;

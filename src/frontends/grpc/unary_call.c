@@ -109,7 +109,7 @@ static void start_method(struct grpc_call *c)
                        c->unary->model ? c->unary->model(p->request) : NULL, thread == UNARY_LOAD);
 }
 
-static void read_message(struct grpc_call *c)
+static void read_unary_message(struct grpc_call *c)
 {
     struct unary_part *p = unary_part_of(c);
     p->st = unary_read(c->unary, p->bytes, p->n_bytes, &p->arena, &p->request);
@@ -131,7 +131,7 @@ static void use_message(struct grpc_call *c)
 
 static void work_read(struct control_call *call)
 {
-    read_message(grpc_call_of(CONTAINER_OF(call, struct unary_part, call)));
+    read_unary_message(grpc_call_of(CONTAINER_OF(call, struct unary_part, call)));
 }
 
 static void on_message_read(struct control_call *call)
@@ -149,7 +149,7 @@ static void take_unary_message(struct grpc_call *c, char *block, const char *byt
     p->bytes = bytes;
     p->n_bytes = n_bytes;
     if (n_bytes <= READ_HERE_BYTES) {
-        read_message(c);
+        read_unary_message(c);
         use_message(c);
         return;
     }

@@ -22,8 +22,8 @@ typedef Inference__LogSettingsResponse__SettingValue answer_value;
     INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_##name##_PARAM
 
 /* Finds the value of that name, the last of several. NULL: the request lacks the name. */
-static const value_message *find_setting(const Inference__LogSettingsRequest *asked,
-                                         const char *name)
+static const value_message *find_log_setting(const Inference__LogSettingsRequest *asked,
+                                             const char *name)
 {
     static const value_message none;
     for (size_t i = asked->n_settings; i > 0; i--) {
@@ -36,7 +36,7 @@ static const value_message *find_setting(const Inference__LogSettingsRequest *as
 static struct status *read_switch(const Inference__LogSettingsRequest *asked, const char *name,
                                   bool *setting)
 {
-    const value_message *value = find_setting(asked, name);
+    const value_message *value = find_log_setting(asked, name);
     if (!value)
         return NULL;
     if (value->parameter_choice_case != GIVEN(BOOL))
@@ -47,7 +47,7 @@ static struct status *read_switch(const Inference__LogSettingsRequest *asked, co
 
 static struct status *read_verbose_level(const Inference__LogSettingsRequest *asked, int *setting)
 {
-    const value_message *value = find_setting(asked, "log_verbose_level");
+    const value_message *value = find_log_setting(asked, "log_verbose_level");
     if (!value)
         return NULL;
     if (value->parameter_choice_case != GIVEN(UINT32))
@@ -59,7 +59,7 @@ static struct status *read_verbose_level(const Inference__LogSettingsRequest *as
 static struct status *read_format(const Inference__LogSettingsRequest *asked,
                                   enum log_format *setting)
 {
-    const value_message *value = find_setting(asked, "log_format");
+    const value_message *value = find_log_setting(asked, "log_format");
     if (!value)
         return NULL;
     if (value->parameter_choice_case != GIVEN(STRING))
@@ -70,10 +70,10 @@ static struct status *read_format(const Inference__LogSettingsRequest *asked,
     return NULL;
 }
 
-static struct status *read_settings(const Inference__LogSettingsRequest *asked,
-                                    struct log_settings *settings)
+static struct status *read_log_settings(const Inference__LogSettingsRequest *asked,
+                                        struct log_settings *settings)
 {
-    struct status *st = find_setting(asked, "log_file") ? ops_refuse_log_file() : NULL;
+    struct status *st = find_log_setting(asked, "log_file") ? ops_refuse_log_file() : NULL;
     if (!st)
         st = read_switch(asked, "log_info", &settings->info);
     if (!st)
@@ -95,7 +95,7 @@ static struct status *change_settings(const Inference__LogSettingsRequest *asked
     do {
         log_get_settings(&was);
         settings = was;
-        st = read_settings(asked, &settings);
+        st = read_log_settings(asked, &settings);
     } while (!st && asked->n_settings > 0 && !log_replace_settings(&was, &settings));
     return st;
 }
@@ -136,7 +136,7 @@ static bool add_text(struct unary_call *c, const char *name, const char *setting
     return value->string_param != NULL;
 }
 
-static bool add_number(struct unary_call *c, const char *name, int setting)
+static bool add_log_number(struct unary_call *c, const char *name, int setting)
 {
     answer_value *value = add_setting(c, name);
     if (!value)
@@ -160,7 +160,7 @@ struct status *unary_log_settings(struct unary_call *c)
                 add_switch(c, "log_info", now.levels.info) &&
                 add_switch(c, "log_warning", now.levels.warning) &&
                 add_switch(c, "log_error", now.levels.error) &&
-                add_number(c, "log_verbose_level", now.levels.verbose_level) &&
+                add_log_number(c, "log_verbose_level", now.levels.verbose_level) &&
                 add_text(c, "log_format", ops_log_format_name(now.levels.format));
     return fine ? NULL : status_no_memory();
 }
