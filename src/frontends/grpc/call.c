@@ -39,7 +39,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
     *ctx = (struct grpc_ctx){
         .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
     if (settings->server)
-        ctx->packing = packing_new(settings->server, ctx->loop);
+        ctx->packing = packing_new(settings->server, env->net.loop);
     list_init(&ctx->watches);
     timer_init(&ctx->watch_timer, NULL);
 }
