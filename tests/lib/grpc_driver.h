@@ -49,9 +49,9 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
         .methods = {.has_reflection = true},
     };
     ctx = (struct grpc_ctx){.settings = &settings,
-                             .loop = &loop,
-                             .compress = compress_new(),
-                             .packing = packing_new(server, &loop)};
+                            .loop = &loop,
+                            .compress = compress_new(),
+                            .packing = packing_new(server, &loop)};
     list_init(&ctx.watches);
     timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,
