@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions with the syntax of RE2, for options that Triton's users write in it. Only
- * whether a text has a match is told, not where. Matching takes time in proportion to the text
- * times the program, whatever the pattern is, and no memory but the stack.
- *
- * Texts are bytes; a pattern has ASCII only. All of RE2's syntax is known but classes of Unicode
- * (\pN).
+ * Regular expressions for options that Triton's users write for RE2. PCRE2 reads them, which knows
+ * all of RE2's syntax for bytes ('$' also matches before a last line end, though); a pattern may
+ * not refer back to a group. Only whether a text has a match is told, not where. A text whose match
+ * would need more than the limits in regex.c has none.
  *
  * Thread: a compiled expression is constant, so any thread may match.
  */

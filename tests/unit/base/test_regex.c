@@ -29,7 +29,7 @@ static const struct {
 } cases[] = {
     {"", {"", "a"}, {NULL}},
     {"abc", {"abc", "xabcx"}, {"", "ab", "axbc", "ABC"}},
-    {"^abc$", {"abc"}, {"xabc", "abcx", "abc\n"}},
+    {"^abc$", {"abc"}, {"xabc", "abcx", "abc\n\n"}},
     {"a|b|cd", {"a", "xb", "cd"}, {"c", "d", ""}},
     {"^(a|bc|)$", {"", "a", "bc"}, {"b", "abc"}},
     {"^a*$", {"", "aaaa"}, {"b", "ab"}},
@@ -93,18 +93,9 @@ static void wrong_patterns_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "(",           ")",        "a)",
-        "(a",          "[",        "[]",
-        "[a",          "[b-a]",    "*",
-        "+a",          "a|*",      "a**",
-        "a{2}{3}",     "a{2}*",    "a{1001}",
-        "a{3,2}",      "\\",       "\\y",
-        "\\pN",        "\\x",      "\\x{}",
-        "\\x{100}",    "\\8",      "(?<>a)",
-        "(?P<a",       "(?P=a)",   "(?=a)",
-        "(?z)",        "[[:no:]]", "\xc3\xa9",
-        "[\\]",        "(?i",      "(a{1000}){1000}",
-        "a{999}{2,3}", "\\1",
+        "(",      ")",      "a)",  "(a",     "[",        "[]",   "[a",    "[b-a]",    "*",
+        "+a",     "a|*",    "a**", "a{3,2}", "\\",       "\\y",  "\\x{}", "(?<>a)",   "(?P<a",
+        "(?P=a)", "(a)\\1", "\\1", "(?z)",   "[[:no:]]", "[\\]", "(?i",   "a{65536}",
     };
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         struct regex *r = NULL;
