@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java test-go stress soak pauses format check bench fuzz coverage docs install tag reference clean help
+.PHONY: build deps run optimized test test-rust test-java test-go test-node stress soak pauses format check bench fuzz coverage docs install tag reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -34,18 +34,27 @@ test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan
 	@$(DEPS) -q run test
 	@tools/test $(PRESET) $(T)
 
-test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writing-a-backend.md with the others
-	@$(DEPS) -q run test rust
+test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writing-a-backend.md, and a client of gRPC (needs Rust 1.88)
+	@$(DEPS) -q run test rust clients
 	@tools/test $(PRESET) system/test_writing_a_backend
+	@tests/clients/build rust
+	@tools/test $(PRESET) system/test_grpc_languages
 
-test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API, and test a program that embeds our library by it
-	@$(DEPS) -q run test java
+test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API, and test a program that embeds our library by it, and clients of gRPC
+	@$(DEPS) -q run test java clients clients-java
 	@tools/test $(PRESET) system/test_embedding_programs
+	@tests/clients/build java
+	@tools/test $(PRESET) system/test_grpc
 
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients
 	@tests/clients/build go
 	@tools/test $(PRESET) system/test_grpc
+
+test-node: ## with Node and npm, make a client of gRPC in JavaScript, and ask with it
+	@$(DEPS) -q run test
+	@tests/clients/build node
+	@tools/test $(PRESET) system/test_grpc_languages
 
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test

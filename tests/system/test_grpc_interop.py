@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC's interoperability tests. tests/tools/interop_server.c mounts their service on our framing. The clients are written
-with grpcio from the public description of the tests, and Go's genuine one.
+with grpcio from the public description of the tests, and the genuine ones of Go and Java.
 """
 
 import subprocess
@@ -24,6 +24,10 @@ GO_CASES = ["empty_unary", "large_unary", "client_streaming", "server_streaming"
             "timeout_on_sleeping_server", "cancel_after_begin", "cancel_after_first_response", "status_code_and_message",
             "special_status_message", "custom_metadata", "unimplemented_method", "unimplemented_service", "rpc_soak",
             "channel_soak"]
+
+JAVA = [ROOT / ".deps/clients-java", ROOT / ".deps/java-client"]
+JAVA_CASES = sorted({*GO_CASES[:-2], "client_compressed_unary", "client_compressed_streaming", "server_compressed_unary",
+                     "server_compressed_streaming", "very_large_request"})
 
 
 class Interop:
@@ -275,3 +279,15 @@ def test_the_client_in_go(interop, case):
     done = subprocess.run([GO_CLIENT, "-use_tls=false", "-server_host", "127.0.0.1", "-server_port", str(interop.port),
                            "-test_case", case], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not all(folder.exists() for folder in JAVA), reason="Java's client of the interoperability tests is not there: "
+                    "make test-java")
+@pytest.mark.parametrize("case", JAVA_CASES)
+def test_the_client_in_java(interop, case):
+    if interop.encoding == "identity" and case.startswith("server_compressed"):
+        pytest.skip("this client expects that the server packs")
+    done = subprocess.run(["java", "-Xmx400m", "-cp", f"{JAVA[0]}/*", "io.grpc.testing.integration.TestServiceClient",
+                           "--use_tls=false", "--server_host=127.0.0.1", f"--server_port={interop.port}", f"--test_case={case}"],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

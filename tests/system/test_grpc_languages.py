@@ -17,11 +17,11 @@ DEPS = servers.ROOT / ".deps"
 GO = DEPS / "go/bin"
 PROGRAMS = {
     "go": [GO / "generated"],
-    "java": ["java", "-cp", f"{DEPS}/java/classes:{DEPS}/java/*", "Client"],
+    "java": ["java", "-cp", f"{DEPS}/java-client:{DEPS}/clients-java/*", "Client"],
     "node": ["node", DEPS / "node/client.js"],
     "rust": [DEPS / "rust/client"],
 }
-BUILT = {"go": GO / "generated", "java": DEPS / "java/classes/Client.class", "node": DEPS / "node/node_modules",
+BUILT = {"go": GO / "generated", "java": DEPS / "java-client/Client.class", "node": DEPS / "node/node_modules",
          "rust": DEPS / "rust/client"}
 SCENARIOS = ["health", "metadata", "raw", "typed", "error", "stream", "deadline", "cancel", "gzip"]
 needs_go = pytest.mark.skipif(not (GO / "grpcurl").exists(), reason="grpcurl and grpc-health-probe are not built: make test-go")
@@ -60,7 +60,7 @@ def run(*command, within_s=120, **more):
 def test_a_generated_client(served, language, scenario):
     if not BUILT[language].exists() or not shutil.which(PROGRAMS[language][0]):
         pytest.skip(f"the client in {language} is not built: make test-{language}")
-    code, out, errors = run(*PROGRAMS[language], served.grpc_url, scenario)
+    code, out, errors = run(*PROGRAMS[language], served.grpc_url, scenario, env={**os.environ, "PROTOS": servers.ROOT / "src"})
     assert code == 0, out + errors
 
 
