@@ -112,7 +112,35 @@ def test_grpcurl_asks(served, protoset):
     assert "Code: NotFound" in errors and "Message: Request for unknown model: 'nobody' is not found" in errors
 
 
+@needs_go
+@conch_only
+@pytest.mark.parametrize("served", ["conch"], indirect=True)
+def test_grpcurl_asks_by_reflection(served):
+    def ask(*command):
+        code, out, errors = run(GO / "grpcurl", "-plaintext", served.grpc_url, *command)
+        assert code == 0, errors
+        return out
+
+    service = "inference.GRPCInferenceService"
+    assert {service, "grpc.health.v1.Health"} <= set(ask("list").split())
+    assert len(ask("list", service).split()) == 20
+    assert "rpc ModelStreamInfer ( stream .inference.ModelInferRequest )" in ask("describe", service)
+    assert "repeated bytes raw_input_contents" in ask("describe", "inference.ModelInferRequest")
+    assert grpcurl(served, f"{service}/ServerReady") == [{"ready": True}]
+    (answer,) = grpcurl(served, f"{service}/ModelInfer", {"model_name": "echo", "inputs": [
+        {"name": "INPUT0", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}]})
+    assert answer["rawOutputContents"] == ["AACAPwAAAEA="]
+
+
 # ---- Health
+
+
+@needs_go
+@conch_only
+@pytest.mark.parametrize("served", ["conch"], indirect=True)
+def test_a_watch_begins_with_the_state(served):
+    code, out, errors = run(*PROGRAMS["go"], served.grpc_url, "watch")
+    assert code == 0, out + errors
 
 
 @needs_go
