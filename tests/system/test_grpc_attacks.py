@@ -306,6 +306,32 @@ def test_halves_of_messages_make_room_for_others(server):
         assert any(attacker.connection.ask() for attacker in attackers)  # it has lost calls, not its connection
 
 
+def test_stalled_calls_are_reset_while_their_connection_is_used(models):
+    """Half a message of a stream, and an answer that may not leave: each for itself, however busy the client is."""
+    repository.write_identity(models, "echo", [("UINT8", [-1])])
+    with Server(models, flags=["--grpc-stall-timeout-secs=2"], grpc=True) as server:
+        with h2.Connection(server.grpc_url, h2.setting(h2.INITIAL_WINDOW_SIZE, 0)) as client:
+            client.send(upload(1, infer_request(1000)))
+            client.send(h2.begin(3) + h2.frame(h2.DATA, 0, 3, h2.message(bytes(1000))[:500]))
+            client.send(h2.begin(5))  # a stream without a message may be silent
+            client.next_stream = 7
+            resets = {}
+            until = time.monotonic() + 2 * SERVED_WITHIN_S
+            while len(resets) < 2 and time.monotonic() < until:
+                client.send(h2.call(client.next_stream) + h2.window_update(client.next_stream, 100) + h2.window_update(0, 100))
+                while True:
+                    got = client.take()
+                    assert got, "the connection has ended"
+                    if got.kind == h2.RST_STREAM and got.stream < 7:
+                        resets[got.stream] = struct.unpack(">I", got.payload)[0]
+                    if got.kind == h2.HEADERS and got.stream == client.next_stream and got.flags & h2.END_STREAM:
+                        break
+                client.next_stream += 2
+            assert resets == {1: h2.CANCEL, 3: h2.CANCEL}
+            client.send(h2.frame(h2.DATA, h2.END_STREAM, 5))
+            assert h2.status_of([client.await_frame(h2.HEADERS, stream=5)]) == 0
+
+
 # ---- Connections ----------------------------------------------------------------------------------------------------
 
 def may_have(count):
