@@ -502,7 +502,7 @@ static void take_note(struct grpc_call *c, const struct head_note *note)
     c->wants_true_status = note->wants_true_status;
 }
 
-static struct status *read_head(struct grpc_call *c, const struct http2_head *head)
+static struct status *read_call_head(struct grpc_call *c, const struct http2_head *head)
 {
     struct status *st = find_method(c, head);
     if (!st)
@@ -536,7 +536,7 @@ static struct status *find_forwarded(struct grpc_call *c, const struct http2_hea
 }
 
 /* Takes memory for the kind's part and for answers. */
-static struct status *make_part(struct grpc_call *c)
+static struct status *make_kinds_part(struct grpc_call *c)
 {
     const struct grpc_kind *kind = c->kind;
     struct pool *pool = c->ctx->env->net.pool;
@@ -575,9 +575,9 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     if (is_read)
         take_note(c, note);
     else
-        st = read_head(c, head);
+        st = read_call_head(c, head);
     if (!st)
-        st = make_part(c);
+        st = make_kinds_part(c);
     if (!st && UNLIKELY(ctx->settings->forward_pattern != NULL) && c->kind->has_tensors)
         st = find_forwarded(c, head);
     if (st) {

@@ -54,7 +54,7 @@ static const struct declares *const members[] = {
     [DECLARED_SERVICE] = of_service, [DECLARED_OTHER] = of_nothing,
 };
 
-static bool is_equal(bytes a, bytes b)
+static bool bytes_are_equal(bytes a, bytes b)
 {
     return a.length == b.length && memcmp(a.at, b.at, a.length) == 0;
 }
@@ -91,22 +91,24 @@ static bool enter_scope(bytes *name, bytes scope)
     return true;
 }
 
-static enum declaration find_member(bytes descriptor, const struct declares *declares, bytes name);
+static enum declaration find_member_that_declares(bytes descriptor, const struct declares *declares,
+                                                  bytes name);
 
 /* Finds the name as that declaration or within it. */
 static enum declaration find_within(bytes descriptor, enum declaration kind, bytes name)
 {
     bytes own = find_bytes_field(descriptor, 1);
-    if (is_equal(own, name))
+    if (bytes_are_equal(own, name))
         return kind;
     /* A value of an enum is named beside the enum, not within it. */
     if (kind != DECLARED_ENUM && !enter_scope(&name, own))
         return DECLARED_NOTHING;
-    return find_member(descriptor, members[kind], name);
+    return find_member_that_declares(descriptor, members[kind], name);
 }
 
 /* Finds what the name declares among the fields of a descriptor. */
-static enum declaration find_member(bytes descriptor, const struct declares *declares, bytes name)
+static enum declaration find_member_that_declares(bytes descriptor, const struct declares *declares,
+                                                  bytes name)
 {
     struct pbwire in = pbwire_of(descriptor.at, descriptor.length);
     struct pbwire_field f;
@@ -131,7 +133,7 @@ static enum declaration find_symbol(bytes name, size_t *ret_file)
         bytes file = get_file(i), rest = name;
         if (!enter_scope(&rest, find_bytes_field(file, FILE_PACKAGE)))
             continue;
-        enum declaration found = find_member(file, of_file, rest);
+        enum declaration found = find_member_that_declares(file, of_file, rest);
         *ret_file = i;
         if (found != DECLARED_NOTHING)
             return found;
@@ -143,7 +145,7 @@ static bool find_descriptor(bytes name, size_t *ret_file)
 {
     for (size_t i = 0; i < proto_n_descriptors; i++) {
         *ret_file = i;
-        if (is_equal(find_bytes_field(get_file(i), FILE_NAME), name))
+        if (bytes_are_equal(find_bytes_field(get_file(i), FILE_NAME), name))
             return true;
     }
     return false;

@@ -48,7 +48,7 @@ static int make_socket(void)
 }
 
 /* Whether nobody listens to the socket of that name. */
-static bool is_stale(const struct sockaddr_un *name, socklen_t length)
+static bool has_no_listener(const struct sockaddr_un *name, socklen_t length)
 {
     int fd = make_socket();
     if (fd < 0)
@@ -68,7 +68,7 @@ static struct status *remove_stale(const char *address, const struct sockaddr_un
             return status_new(STATUS_INVALID_ARG,
                               "cannot listen on '%s': the file exists and is not a socket",
                               address);
-        if (is_stale(name, length))
+        if (has_no_listener(name, length))
             return unlink(name->sun_path) == 0 || errno == ENOENT
                        ? NULL
                        : status_from_errno(errno, "failed to listen on '%s'", address);
