@@ -124,8 +124,11 @@ def _text(text):
     return bytes([len(text)]) + text.encode()
 
 
-def _head():
-    fields = [(":path", grpc_requests.STREAM), (":authority", "localhost"), ("te", "trailers"),
+LIVE = "/inference.GRPCInferenceService/ServerLive"
+
+
+def _head(path=grpc_requests.STREAM):
+    fields = [(":path", path), (":authority", "localhost"), ("te", "trailers"),
               ("content-type", "application/grpc"), ("user-agent", "grpc-c/29.0.0 (linux; bench)")]
     return b"\x83\x86" + b"".join(b"\x40" + _text(name) + _text(value) for name, value in fields)
 
@@ -141,16 +144,23 @@ def _connect(port, secure):
     seen = b""
     while _frame(4, 1, 0) not in seen:      # our SETTINGS are acknowledged
         seen += s.recv(4096)
-    s.sendall(_frame(4, 1, 0))
+    # One call, so that what a connection keeps for its calls is there.
+    s.sendall(_frame(4, 1, 0) + _frame(1, 4, 1, _head(LIVE)) + _frame(0, 1, 1, bytes(5)))
+    _wait_for_ping(s)
     return s
+
+
+def _wait_for_ping(s):
+    s.sendall(_frame(6, 0, 0, b"conchben"))
+    seen = b""
+    while b"conchben" not in seen:
+        seen += s.recv(4096)
 
 
 def _open_streams(s, n):
     """Begins streams, and waits for the answer to a PING behind them."""
-    s.sendall(b"".join(_frame(1, 4, 2 * i + 1, _head()) for i in range(n)) + _frame(6, 0, 0, b"conchben"))
-    seen = b""
-    while b"conchben" not in seen:
-        seen += s.recv(4096)
+    s.sendall(b"".join(_frame(1, 4, 2 * i + 3, _head()) for i in range(n)))
+    _wait_for_ping(s)
 
 
 def _growth_kb(server, make, n):

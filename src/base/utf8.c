@@ -60,6 +60,8 @@ bool utf8_is_valid(const char *s, size_t length)
         uint64_t word;
         while (end - at >= 8 && (memcpy(&word, at, 8), (word & 0x8080808080808080u) == 0))
             at += 8;
+        while (at < end && *at < 0x80)
+            at++;
         if (at == end)
             break;
         size_t n = sequence_length(at, (size_t)(end - at));

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 
 static const struct {
-    const char *name;
+    char name[8]; /* with zeros behind it, so that names are compared as numbers */
     size_t size_bytes;
 } types[N_DTYPES] = {
     [DTYPE_BOOL] = {"BOOL", 1},     [DTYPE_UINT8] = {"UINT8", 1},   [DTYPE_UINT16] = {"UINT16", 2},
@@ -28,13 +28,17 @@ size_t dtype_size(enum dtype t)
 
 const char *dtype_name(enum dtype t)
 {
-    return (unsigned int)t < N_DTYPES && types[t].name ? types[t].name : "<invalid>";
+    return (unsigned int)t < N_DTYPES && types[t].name[0] ? types[t].name : "<invalid>";
 }
 
 enum dtype dtype_from_name(const char *name, size_t length)
 {
+    char wanted[sizeof(types[0].name)] = {0};
+    if (length == 0 || length >= sizeof(wanted))
+        return DTYPE_INVALID;
+    memcpy(wanted, name, length);
     for (int t = DTYPE_INVALID + 1; t < N_DTYPES; t++) {
-        if (strlen(types[t].name) == length && memcmp(types[t].name, name, length) == 0)
+        if (memcmp(types[t].name, wanted, sizeof(wanted)) == 0)
             return (enum dtype)t;
     }
     return DTYPE_INVALID;

@@ -122,6 +122,8 @@ static void mark_replaced(struct infer_parameters *all)
 const struct infer_parameter *infer_find_parameter(const struct infer_parameters *p,
                                                    const char *key)
 {
+    if (p->count == 0)
+        return NULL;
     size_t length = strlen(key);
     for (uint32_t i = 0; i < p->count; i++) {
         const struct infer_parameter *item = &p->items[i];

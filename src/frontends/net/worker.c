@@ -118,7 +118,9 @@ struct net_env worker_get_env(struct worker *w, const struct protocol *protocol)
 static void run_worker(void *arg)
 {
     struct worker *w = arg;
+    pool_attach(w->pool); /* most blocks are taken and released by this thread */
     loop_run(&w->loop);
+    pool_detach(w->pool);
 }
 
 struct status *worker_start(struct worker *w, const char *name)
