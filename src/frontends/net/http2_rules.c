@@ -11,7 +11,7 @@
 
 enum pseudo { METHOD = 1, SCHEME = 2, AUTHORITY = 4, PATH = 8, HOST = 16 };
 
-static bool is_equal(struct span s, const char *text)
+static bool is_exactly(struct span s, const char *text)
 {
     return s.length == strlen(text) && memcmp(s.at, text, s.length) == 0;
 }
@@ -22,7 +22,7 @@ static const uint8_t *get_bytes(struct span s)
 }
 
 /* Finds what the header is; 0: an ordinary one. Host counts as a pseudo header that comes late. */
-static unsigned int find_kind(struct span name)
+static unsigned int find_header_kind(struct span name)
 {
     static const struct {
         const char *name;
@@ -33,7 +33,7 @@ static unsigned int find_kind(struct span name)
                  {":path", PATH},
                  {"host", HOST}};
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        if (is_equal(name, kinds[i].name))
+        if (is_exactly(name, kinds[i].name))
             return kinds[i].kind;
     }
     return 0;
@@ -45,10 +45,10 @@ static bool is_of_connection(struct span name, struct span value)
     static const char *const names[] = {"connection", "keep-alive", "proxy-connection",
                                         "transfer-encoding", "upgrade"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        if (is_equal(name, names[i]))
+        if (is_exactly(name, names[i]))
             return true;
     }
-    return is_equal(name, "te") && !span_is(value, "trailers");
+    return is_exactly(name, "te") && !span_is(value, "trailers");
 }
 
 static bool is_scheme(struct span s)
@@ -87,12 +87,12 @@ static bool note_kind(struct head_rules *r, unsigned int kind, struct span value
         return false;
     r->pseudo |= kind;
     if (kind == METHOD) {
-        r->is_options = is_equal(value, "OPTIONS");
-        r->is_connect = is_equal(value, "CONNECT");
+        r->is_options = is_exactly(value, "OPTIONS");
+        r->is_connect = is_exactly(value, "CONNECT");
     } else if (kind == SCHEME) {
         r->is_web = span_is(value, "http") || span_is(value, "https");
     } else if (kind == PATH) {
-        r->is_asterisk = is_equal(value, "*");
+        r->is_asterisk = is_exactly(value, "*");
         r->is_odd_path = !r->is_asterisk && value.at[0] != '/';
     }
     return true;
@@ -115,7 +115,7 @@ static bool note_length(struct head_rules *r, struct span value)
 bool head_rules_add(struct head_rules *r, struct span name, struct span value, bool in_trailers)
 {
     bool is_pseudo = name.length > 0 && name.at[0] == ':';
-    unsigned int kind = find_kind(name);
+    unsigned int kind = find_header_kind(name);
     if (!nghttp2_check_header_name(get_bytes(name), name.length))
         return false;
     if (is_pseudo && (in_trailers || r->is_regular || kind == 0))
@@ -125,7 +125,7 @@ bool head_rules_add(struct head_rules *r, struct span name, struct span value, b
         return false;
     if (kind && !note_kind(r, kind, value))
         return false;
-    return !is_equal(name, "content-length") || note_length(r, value);
+    return !is_exactly(name, "content-length") || note_length(r, value);
 }
 
 bool head_rules_end(const struct head_rules *r)
