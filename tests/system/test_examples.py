@@ -12,6 +12,7 @@ import sys
 import numpy
 import pytest
 
+import repository
 from repository import EXAMPLES
 from server import BACKENDS, BIN, ROOT, Server, free_port, wait_for
 from wire import ask
@@ -35,12 +36,12 @@ def run(*command, env=None, within_s=300):
 
 
 def demo_env(tmp_path, port):
-    return {"CONCH_BIN": BIN, "CONCH_BACKENDS": BACKENDS, "PYTHON": sys.executable, "PORT": str(port), "LOG": str(tmp_path / "log")}
+    return {"CONCH_BIN": BIN, "CONCH_BACKENDS": BACKENDS, "PYTHON": sys.executable, "PORT": str(port), "GRPC_PORT": "0", "LOG": str(tmp_path / "log")}
 
 
 @pytest.fixture(scope="module")
 def examples():
-    with Server(EXAMPLES) as server:
+    with Server(EXAMPLES, grpc=True) as server:
         yield server
 
 
@@ -92,6 +93,27 @@ def test_classify_reports_a_missing_model(server):
     ]
 
 
+def test_a_stream_classifies_as_http_does(examples):
+    code, out, err = run(sys.executable, FOLDER / "stream.py", "--url", examples.grpc_url)
+    assert code == 0, out + err
+    assert out == "450 images over one stream: 443 right, 98.44%\n"
+
+
+def test_the_stream_reports_a_missing_model(tmp_path):
+    repository.write_identity(tmp_path, "other", [("FP32", [-1])])
+    with Server(tmp_path, grpc=True) as server:
+        code, out, err = run(sys.executable, FOLDER / "stream.py", "--url", server.grpc_url)
+        assert (code, out) == (1, "")
+        assert err == f"stream.py: {server.grpc_url} answered: Request for unknown model: 'digits' is not found\n"
+
+
+def test_the_stream_reports_a_missing_server():
+    url = f"localhost:{free_port()}"
+    code, out, err = run(sys.executable, FOLDER / "stream.py", "--url", url)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"stream.py: {url} answered: ") and len(err.splitlines()) == 1, err
+
+
 def test_the_add_sub_example_prints_its_sums(examples):
     code, out, err = run(sys.executable, FOLDER / "add_sub/client.py", "--url", examples.url)
     assert code == 0, err
@@ -132,6 +154,16 @@ def test_the_demo_reports_a_port_in_use(tmp_path):
         code, out, err = run("tools/run-demo", env={**demo_env(tmp_path, port), "ONCE": "1"})
     assert code == 1, out
     assert err.splitlines()[-1].startswith(f"run-demo: port {port} is taken")
+
+
+def test_the_demo_reports_a_grpc_port_in_use(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, err = run("tools/run-demo", env={**demo_env(tmp_path, free_port()), "ONCE": "1", "GRPC_PORT": str(port)})
+    assert code == 1, out
+    assert err.splitlines()[-1].startswith(f"run-demo: port {port} is taken; choose another one: GRPC_PORT=")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -271,12 +271,26 @@ static void cancel_stream(struct grpc_call *c)
     }
 }
 
-/* Ends the call when the client has closed its sending side and all requests are answered. */
+/* Whether the service stops, the client may have nothing to go on with, and nothing has come. */
+static bool is_to_stop(const struct grpc_call *c)
+{
+    const struct net_env *env = &c->ctx->env->net;
+    return env->draining && !env->goes_on && !c->is_held && !incoming_is_within(&c->incoming);
+}
+
+/*
+ * Ends the call when all requests are answered, and the client has closed its sending side or the
+ * service stops. A client that keeps its stream open would hold up the stop.
+ */
 static void finish_if_over(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
-    if (p->is_half_closed && p->n_open == 0 && list_empty(&p->order) && list_empty(&p->unpacked))
+    if (c->has_ended || p->n_open > 0 || !list_empty(&p->order) || !list_empty(&p->unpacked))
+        return;
+    if (p->is_half_closed)
         call_finish(c);
+    else if (is_to_stop(c))
+        call_fail(c, status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT));
 }
 
 /* Sends a framed message. When st is an error, drops the message and fails the call. */
@@ -595,6 +609,7 @@ static void begin_stream(struct grpc_call *c)
     list_init(&p->order);
     list_init(&p->all);
     list_init(&p->unpacked);
+    finish_if_over(c); /* the service may have begun to stop */
 }
 
 static void end_stream_call(struct grpc_call *c)
@@ -733,6 +748,7 @@ static void take_stream_message(struct grpc_call *c, char *block, const char *by
     struct taken t = {.block = block, .n_bytes = n_bytes};
     start_request(c, &t, bytes, n_bytes);
     pool_release(t.block); /* of a message that became no request */
+    finish_if_over(c);
 }
 
 const struct grpc_kind grpc_stream_kind = {
@@ -742,6 +758,7 @@ const struct grpc_kind grpc_stream_kind = {
     .begin = begin_stream,
     .on_message = take_stream_message,
     .on_half_close = end_input,
+    .on_stop = finish_if_over,
     .may_begin = may_begin_streamed,
     .cancel = cancel_stream,
     .end = end_stream_call,
