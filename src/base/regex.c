@@ -35,7 +35,7 @@ static struct status *make_error(const char *pattern, int error, size_t at)
                       at + 1);
 }
 
-struct status *regex_new(const char *pattern, struct regex **ret)
+struct status *regex_new(const char *pattern, bool ignores_case, struct regex **ret)
 {
     size_t length = strlen(pattern), at = 0;
     uint32_t last_reference = 0;
@@ -43,7 +43,8 @@ struct status *regex_new(const char *pattern, struct regex **ret)
     if (length > MAX_PATTERN_BYTES)
         return status_new(STATUS_INVALID_ARG, "a regular expression of more than %d characters",
                           MAX_PATTERN_BYTES);
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, length, 0, &error, &at, NULL);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, length, ignores_case ? PCRE2_CASELESS : 0,
+                                     &error, &at, NULL);
     if (!code)
         return make_error(pattern, error, at);
     (void)pcre2_pattern_info(code, PCRE2_INFO_BACKREFMAX, &last_reference);

@@ -21,9 +21,10 @@ struct status;
 /*
  * regex_new - compiles the pattern. The caller ends it with regex_free().
  *
+ * @ignores_case  as if the pattern began with (?i)
  * Errors: STATUS_INVALID_ARG  the pattern is wrong, or too long
  */
-NODISCARD struct status *regex_new(const char *pattern, struct regex **ret);
+NODISCARD struct status *regex_new(const char *pattern, bool ignores_case, struct regex **ret);
 void regex_free(struct regex *r);
 
 /* regex_matches - whether some part of the text matches. */

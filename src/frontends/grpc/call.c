@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/compress.h"
 #include "base/loop.h"
 #include "base/mem.h"
@@ -23,6 +24,8 @@
 
 /* A connection with more unsent bytes of answers begins no inference. */
 #define MAX_UNSENT_BYTES ((size_t)64 << 20)
+
+#define DEADLINE_TEXT "Deadline Exceeded"
 
 static const struct http2_field content_type = HTTP2_FIELD("content-type", "application/grpc");
 static const struct http2_field accept_encoding =
@@ -425,7 +428,7 @@ static bool refuse_http(struct grpc_call *c, const struct http2_head *head)
 static void on_deadline(struct timer *t)
 {
     struct grpc_call *c = CONTAINER_OF(t, struct grpc_call, deadline);
-    send_status(c, ops_error_of(STATUS_TIMED_OUT)->grpc_status, "Deadline Exceeded");
+    send_status(c, ops_error_of(STATUS_TIMED_OUT)->grpc_status, DEADLINE_TEXT);
     if (c->has_begun && c->kind->cancel)
         c->kind->cancel(c);
 }
@@ -521,6 +524,22 @@ static struct status *read_call_head(struct grpc_call *c, const struct http2_hea
     return NULL;
 }
 
+/*
+ * The value of metadata as the model gets it: binary ones are base64 in a head. A copy is in the
+ * arena; a value that is not base64 stays as it is.
+ */
+static struct span decode_metadata(struct grpc_call *c, struct span name, struct span value)
+{
+    static const char suffix[] = "-bin";
+    size_t n = sizeof(suffix) - 1, length;
+    if (name.length < n || memcmp(name.at + name.length - n, suffix, n) != 0)
+        return value;
+    uint8_t *bytes = arena_alloc(&c->arena, base64_room(value.length));
+    if (!bytes || !base64_decode(value.at, value.length, bytes, &length))
+        return value;
+    return (struct span){(const char *)bytes, length};
+}
+
 /* Notes the metadata that become parameters. */
 static struct status *find_forwarded(struct grpc_call *c, const struct http2_head *head)
 {
@@ -528,9 +547,11 @@ static struct status *find_forwarded(struct grpc_call *c, const struct http2_hea
     struct status *st = NULL;
     for (size_t i = 0; i < head->n_headers && !st; i++) {
         struct span name = head->headers[i].name, value = head->headers[i].value;
-        if (grpc_is_metadata(name))
-            st = forwarding_add(pattern, name.at, name.length, value.at, value.length, &c->arena,
-                                &c->forwarded);
+        if (!grpc_is_metadata(name))
+            continue;
+        value = decode_metadata(c, name, value);
+        st = forwarding_add(pattern, name.at, name.length, value.at, value.length, &c->arena,
+                            &c->forwarded);
     }
     return st;
 }
@@ -576,6 +597,8 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
         take_note(c, note);
     else
         st = read_call_head(c, head);
+    if (!st && UNLIKELY(c->deadline_ns > 0 && c->deadline_ns <= *ctx->env->now_ns))
+        st = status_new(STATUS_TIMED_OUT, DEADLINE_TEXT); /* it has passed already */
     if (!st)
         st = make_kinds_part(c);
     if (!st && UNLIKELY(ctx->settings->forward_pattern != NULL) && c->kind->has_tensors)

@@ -94,7 +94,8 @@ static struct status *read_restrictions(const struct conch_grpc_options *o,
 static struct status *read_pattern(const char *pattern, const struct regex **ret)
 {
     struct regex *made = NULL;
-    struct status *st = *pattern ? regex_new(pattern, &made) : NULL;
+    /* Letters of either case match, as in the reference. */
+    struct status *st = *pattern ? regex_new(pattern, true, &made) : NULL;
     *ret = made;
     return st;
 }

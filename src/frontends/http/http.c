@@ -218,12 +218,11 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
 static void refuse_restricted(struct exchange *x)
 {
     const struct http_call *call = exchange_part(x);
-    const struct route *route = call->route;
     const struct restriction *r =
-        restrictions_find(&call_ctx(x)->settings->restrictions, route->api);
+        restrictions_find(&call_ctx(x)->settings->restrictions, call->route->api);
     AUTO(buf) text = BUF_INIT(4096);
     buf_addf(&text, "This API is restricted, expecting header '%s'", r->name);
-    reply_error(x, 403, route->error_type, buf_text(&text));
+    reply_error(x, 403, content_text, buf_text(&text));
 }
 
 static void on_http_request(struct exchange *x)

@@ -17,7 +17,7 @@
 static struct regex *must_compile(const char *pattern)
 {
     struct regex *r = NULL;
-    struct status *st = regex_new(pattern, &r);
+    struct status *st = regex_new(pattern, false, &r);
     if (st)
         fail_msg("%s", status_message(st));
     return r;
@@ -99,7 +99,7 @@ static void wrong_patterns_are_refused(void **state)
     };
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         struct regex *r = NULL;
-        struct status *st = regex_new(wrong[i], &r);
+        struct status *st = regex_new(wrong[i], false, &r);
         if (!st)
             fail_msg("'%s' is accepted", wrong[i]);
         assert_int_equal(status_code(st), STATUS_INVALID_ARG);
@@ -110,7 +110,7 @@ static void wrong_patterns_are_refused(void **state)
     deep[sizeof(deep) - 1] = '\0';
     for (size_t n = 50; n < sizeof(deep); n *= 2) {
         struct regex *r = NULL;
-        struct status *st = regex_new(deep + sizeof(deep) - 1 - n, &r);
+        struct status *st = regex_new(deep + sizeof(deep) - 1 - n, false, &r);
         assert_non_null(st);
         status_free(st);
     }
@@ -123,7 +123,7 @@ static void each_prefix_of_a_pattern_is_read_or_refused(void **state)
     for (size_t n = 0; n < sizeof(whole); n++) {
         char *pattern = strndup(whole, n);
         struct regex *r = NULL;
-        struct status *st = regex_new(pattern, &r);
+        struct status *st = regex_new(pattern, false, &r);
         if (!st)
             (void)regex_matches(r, "abax1", 5);
         regex_free(r);
@@ -149,6 +149,16 @@ static void time_does_not_explode(void **state)
     regex_free(r);
 }
 
+static void case_is_ignored_on_request(void **state)
+{
+    (void)state;
+    struct regex *r = NULL;
+    assert_null(regex_new("^X-(?-i)a[b-c]", true, &r));
+    assert_true(regex_matches(r, "x-ab", 4));
+    assert_false(regex_matches(r, "x-AB", 4));
+    regex_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +166,7 @@ int main(void)
         cmocka_unit_test(wrong_patterns_are_refused),
         cmocka_unit_test(each_prefix_of_a_pattern_is_read_or_refused),
         cmocka_unit_test(time_does_not_explode),
+        cmocka_unit_test(case_is_ignored_on_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
