@@ -834,10 +834,14 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     else if (c->service->env->draining && input.kind != INPUT_NONE &&
              has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
         refuse_conn(c, REFUSAL_STOPPING);
-    if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
-        conn_close(c);
-    else
-        check_session(c, now_ns);
+    if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns)) {
+        if (!p->end_idle) {
+            conn_close(c);
+            return;
+        }
+        p->end_idle(&c->session);
+    }
+    check_session(c, now_ns);
 }
 
 void conn_drain(struct conn *c)

@@ -539,6 +539,14 @@ static void drain_http2(struct session *session)
     want_output(h);
 }
 
+static void end_idle_http2(struct session *session)
+{
+    struct http2 *h = get_http2(session);
+    http2_begin_drain(h, "max_idle");
+    finish_call(h);
+    want_output(h);
+}
+
 static void check_http2_time(struct session *session, uint64_t now_ns)
 {
     struct http2 *h = get_http2(session);
@@ -566,6 +574,7 @@ const struct protocol http2_protocol = {
     .get_burden = http2_get_burden,
     .refuse = refuse_http2,
     .drain = drain_http2,
+    .end_idle = end_idle_http2,
     .check_time = check_http2_time,
     .get_next_ns = http2_get_next_ns,
     .env_new = new_http2_env,

@@ -163,6 +163,12 @@ struct protocol {
     /* The service begins to stop (net_env.draining), or goes_on has changed. Optional. */
     void (*drain)(struct session *s);
     /*
+     * The client has begun nothing for as long as it may: ends in an order that loses no request
+     * that it begins at this moment. Called again until the session is over. Optional: otherwise
+     * the connection is closed.
+     */
+    void (*end_idle)(struct session *s);
+    /*
      * Checks the protocol's own times, about once a second. May send or refuse; is_over() is called
      * afterwards. Optional.
      */

@@ -507,6 +507,31 @@ static void streams_under_way_are_served(void **state)
     end_pair(p);
 }
 
+/* A call that the client begins while the connection ends for idleness is served. */
+static void an_idle_connection_ends_in_order(void **state)
+{
+    (void)state;
+    struct pair *p = begin_pair();
+    h2c_pump(&p->c);
+    http2_protocol.end_idle(p->d.session);
+    h2_flush(&p->d);
+    (void)h2c_post(&p->c, "/echo", "hello", 5); /* before it has read the GOAWAY */
+    h2c_collect(&p->c);
+    h2c_read(&p->c);
+    assert_int_equal(p->c.n_goaways, 1);
+    assert_string_equal(p->c.goaway_text, "");
+    h2c_pump(&p->c);
+    assert_int_equal(p->c.streams[0].n_data, 5);
+    assert_int_equal(p->c.n_goaways, 2);
+    assert_int_equal(p->c.goaway_last, 1);
+    assert_string_equal(p->c.goaway_text, "max_idle");
+    http2_protocol.end_idle(p->d.session); /* a second call has no effect */
+    h2c_pump(&p->c);
+    assert_int_equal(p->c.n_goaways, 2);
+    assert_true(http2_protocol.is_over(p->d.session));
+    end_pair(p);
+}
+
 /* A client that does not answer the PING gets the second GOAWAY after a second. */
 static void a_silent_client_does_not_keep_the_server(void **state)
 {
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(an_old_connection_ends_in_order),
         cmocka_unit_test(after_the_grace_streams_are_reset),
         cmocka_unit_test(streams_under_way_are_served),
+        cmocka_unit_test(an_idle_connection_ends_in_order),
         cmocka_unit_test(a_silent_client_does_not_keep_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
