@@ -16,7 +16,7 @@
  *
  * With TLS (tls.h) the session begins at once, and what it has to send waits for the end of the
  * handshake. Handshakes go on in worker.ready only, behind all small requests of an iteration and
- * within its time, since one takes from 0.1 ms to some milliseconds of CPU.
+ * within its time, since one takes more CPU than a small request does.
  */
 #include "frontends/net/conn.h"
 

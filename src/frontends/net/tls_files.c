@@ -210,7 +210,7 @@ static struct status *use_roots(const struct tls_files *f, SSL_CTX *ctx)
         st = unfit(f, ROOTS, "no certificate");
     BIO_free(pem);
     buf_done(&content);
-    /* A root may be one that another has signed, as grpc++ allows. */
+    /* A root may be one that another has signed. */
     X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     return st;
