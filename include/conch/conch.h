@@ -270,7 +270,8 @@ struct conch_grpc_options {
     unsigned int max_connections;  /* 0 = as many as the system allows */
     unsigned int max_streams;      /* calls of a connection at one time */
     unsigned int max_resets_per_s; /* calls that a connection may cancel; 0 = no limit */
-    unsigned int n_kept_calls;     /* --grpc-infer-allocation-pool-size */
+    unsigned int n_kept_calls;     /* that each loop keeps the memory of, for use again: 8 to 128;
+                                      --grpc-infer-allocation-pool-size */
 
     /* Of each decoupled request: responses that its client has not read yet. */
     size_t max_responses; /* --grpc-max-response-pool-size */

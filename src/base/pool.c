@@ -27,7 +27,6 @@ enum {
     N_CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS + 1,
     NO_CLASS = N_CLASSES,
     NEAR_CLASSES = 4 * STEPS + 1, /* up to 4 KiB */
-    NEAR_BLOCKS = 64,             /* of each class */
     POOL_LEVEL = 900,             /* a leaf: no lock is taken under it */
     MAPPED_BYTES = 1 << 20,       /* from here on a mapping of its own, in a pool with a budget */
     SETTLED_BYTES = 1 << 20,      /* kept at rest */
@@ -61,6 +60,7 @@ struct pool {
     /* The thread that has joined, by the address of its `self`. */
     _Atomic(const char *) user;
     /* Used by that thread alone. */
+    unsigned int max_near; /* blocks of each class */
     struct {
         struct header *first;
         unsigned int n;
@@ -158,6 +158,7 @@ struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used
     p->name = name;
     p->max_unused_bytes = max_unused_bytes;
     p->max_used_bytes = max_used_bytes;
+    p->max_near = POOL_NEAR_BLOCKS;
     mutex_init(&p->mu, POOL_LEVEL, "pool.mu");
     return p;
 }
@@ -223,6 +224,11 @@ void pool_detach(struct pool *p)
     }
 }
 
+void pool_keep_near(struct pool *p, unsigned int n_blocks)
+{
+    p->max_near = MAX(p->max_near, n_blocks);
+}
+
 static struct header *take_near(struct pool *p, unsigned int class)
 {
     if (class >= NEAR_CLASSES || !is_user(p))
@@ -237,7 +243,7 @@ static struct header *take_near(struct pool *p, unsigned int class)
 
 static bool keep_near(struct pool *p, struct header *h)
 {
-    if (h->class >= NEAR_CLASSES || !is_user(p) || p->near[h->class].n == NEAR_BLOCKS)
+    if (h->class >= NEAR_CLASSES || !is_user(p) || p->near[h->class].n == p->max_near)
         return false;
     h->next = p->near[h->class].first;
     p->near[h->class].first = h;

@@ -52,6 +52,15 @@ struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used
 void pool_attach(struct pool *p);
 void pool_detach(struct pool *p);
 
+/*
+ * pool_keep_near - allows the attached thread more blocks: up to n_blocks of each size up to 4 KiB.
+ * The number is POOL_NEAR_BLOCKS at first, and never gets smaller.
+ *
+ * Thread: the attached one; any while none is attached
+ */
+enum { POOL_NEAR_BLOCKS = 64 };
+void pool_keep_near(struct pool *p, unsigned int n_blocks);
+
 /* pool_set_budget - to be called before the first block; the pool refs the budget. */
 void pool_set_budget(struct pool *p, struct budget *budget);
 

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "frontends/net/acceptor.h"
 #include "frontends/net/conn.h"
@@ -45,6 +46,7 @@ struct tally {
 struct net_server {
     struct http1_settings http1;
     struct net_timeouts timeouts;
+    unsigned int n_near_blocks;
     void (*ctx_free)(void *handler_ctx);
     bool (*goes_on)(void *handler_arg);
     void *handler_arg;
@@ -144,6 +146,7 @@ static void attach(struct worker *w, void *arg)
     struct tally *t = arg;
     struct worker_service *ws = t->service;
     upkeep_serve(w, ws, &t->server->listener, &t->server->timeouts, ws->env);
+    pool_keep_near(w->pool, t->server->n_near_blocks);
     ws->tls = t->server->tls;
     t->attached = true;
 }
@@ -227,6 +230,7 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     struct net_server *s = mem_zalloc(sizeof(*s));
     s->http1 = o->http1;
     s->timeouts = o->timeouts;
+    s->n_near_blocks = o->n_near_blocks;
     s->ctx_free = o->ctx_free;
     s->goes_on = o->goes_on;
     s->handler_arg = o->handler_arg;

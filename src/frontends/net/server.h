@@ -25,6 +25,7 @@ struct net_options {
     unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
     struct net_timeouts timeouts;
     struct budget *budget;         /* of its own loops: see struct loops_options */
+    unsigned int n_near_blocks;    /* for pool_keep_near() of each of the loops; 0: its default */
     const struct tls_options *tls; /* NULL: without TLS. Copied */
 
     const struct protocol *protocol; /* NULL: HTTP/1.1 */

@@ -461,6 +461,39 @@ static void a_joined_thread_has_blocks_of_its_own(void **state)
     pool_free(p);
 }
 
+/* Has more blocks of a size at once than a thread keeps. Returns how many stay with the thread. */
+static unsigned int count_kept_near(struct pool *p)
+{
+    enum { N = 2000, BYTES = 320 };
+    void **blocks = mem_alloc(N * sizeof(*blocks));
+    struct pool_stats stats;
+    for (size_t i = 0; i < N; i++)
+        blocks[i] = pool_alloc(p, BYTES, NULL);
+    for (size_t i = 0; i < N; i++)
+        pool_release(blocks[i]);
+    mem_free(blocks);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes % BYTES, 0);
+    return (unsigned int)(stats.used_bytes / BYTES);
+}
+
+static void a_joined_thread_keeps_as_many_blocks_as_it_may(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", (size_t)1 << 20, 0);
+    struct pool_stats stats;
+    pool_attach(p);
+    assert_int_equal(count_kept_near(p), POOL_NEAR_BLOCKS);
+    pool_keep_near(p, 1000);
+    assert_int_equal(count_kept_near(p), 1000);
+    pool_keep_near(p, 0); /* what another service of the loop asked for stays */
+    assert_int_equal(count_kept_near(p), 1000);
+    pool_detach(p);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +510,7 @@ int main(void)
         cmocka_unit_test(blocks_outlive_the_pool),
         cmocka_unit_test(many_threads_share_a_pool),
         cmocka_unit_test(a_joined_thread_has_blocks_of_its_own),
+        cmocka_unit_test(a_joined_thread_keeps_as_many_blocks_as_it_may),
         cmocka_unit_test(a_second_release_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

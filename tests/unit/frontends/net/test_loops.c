@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/mutex.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "frontends/net/loops.h"
@@ -79,7 +80,8 @@ static void free_ctx(void *ctx)
     mutex_unlock(&mu);
 }
 
-static void start_side(struct side *s, const char *name, unsigned int n_threads)
+static void start_wishful_side(struct side *s, const char *name, unsigned int n_threads,
+                               unsigned int n_near_blocks)
 {
     struct net_options o;
     *s = (struct side){.name = name};
@@ -87,10 +89,16 @@ static void start_side(struct side *s, const char *name, unsigned int n_threads)
     o.address = "127.0.0.1";
     o.loops = loops;
     o.n_threads = n_threads;
+    o.n_near_blocks = n_near_blocks;
     o.http1.handler = &handler;
     o.handler_arg = s;
     o.ctx_new = give_side;
     assert_null(net_server_start(&o, &s->server));
+}
+
+static void start_side(struct side *s, const char *name, unsigned int n_threads)
+{
+    start_wishful_side(s, name, n_threads, 0);
 }
 
 static void stop_side(struct side *s)
@@ -276,6 +284,41 @@ static void the_number_of_loops_can_grow(void **state)
     stop_side(&right);
 }
 
+/* Has many blocks of one size at once, and returns how many stay with the loop. */
+static void count_near_blocks(struct worker *w, void *arg)
+{
+    enum { N = 300, BYTES = 2560 }; /* a size that nothing else on these loops has */
+    void *blocks[N];
+    struct pool_stats stats[2];
+    pool_stats(w->pool, &stats[0]);
+    for (int i = 0; i < N; i++)
+        blocks[i] = pool_alloc(w->pool, BYTES, NULL);
+    for (int i = 0; i < N; i++)
+        pool_release(blocks[i]);
+    pool_stats(w->pool, &stats[1]);
+    *(size_t *)arg = (stats[1].used_bytes - stats[0].used_bytes) / BYTES;
+}
+
+static size_t ask_for_near_blocks(unsigned int loop)
+{
+    size_t n = 0;
+    struct worker_call *call = worker_post(&loops->workers[loop], count_near_blocks, &n);
+    assert_true(worker_await(call, monotonic_ns() + 60 * NS_PER_S));
+    return n;
+}
+
+static void a_loop_keeps_the_blocks_that_a_service_wants(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_for_near_blocks(0), POOL_NEAR_BLOCKS);
+    stop_side(&right);
+    start_wishful_side(&right, "greedy", 1, POOL_NEAR_BLOCKS + 100);
+    assert_int_equal(ask_for_near_blocks(0), 100);              /* beside those it already has */
+    assert_int_equal(ask_for_near_blocks(1), POOL_NEAR_BLOCKS); /* not its loop */
+    stop_side(&left);
+    stop_side(&right);
+}
+
 /* A service that cannot start leaves the loops as they are. */
 static void a_service_that_does_not_start_leaves_the_loops(void **state)
 {
@@ -306,6 +349,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(services_begin_to_stop_together, start, stop),
         cmocka_unit_test_setup_teardown(a_stop_waits_for_its_own_service_only, start, stop),
         cmocka_unit_test_setup_teardown(the_number_of_loops_can_grow, start, stop),
+        cmocka_unit_test_setup_teardown(a_loop_keeps_the_blocks_that_a_service_wants, start, stop),
         cmocka_unit_test_setup_teardown(a_service_that_does_not_start_leaves_the_loops, start,
                                         stop),
     };
