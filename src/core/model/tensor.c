@@ -34,7 +34,7 @@ const char *dtype_name(enum dtype t)
 enum dtype dtype_from_name(const char *name, size_t length)
 {
     char wanted[sizeof(types[0].name)] = {0};
-    if (length == 0 || length >= sizeof(wanted))
+    if (length == 0 || length >= sizeof(wanted) || !name[length - 1])
         return DTYPE_INVALID;
     memcpy(wanted, name, length);
     for (int t = DTYPE_INVALID + 1; t < N_DTYPES; t++) {
