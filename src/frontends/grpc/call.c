@@ -571,6 +571,13 @@ static struct status *make_kinds_part(struct grpc_call *c)
     return NULL;
 }
 
+/* Tells the kind that the service stops. */
+static void stop_call(struct grpc_call *c)
+{
+    if (c->has_begun && !c->has_ended && c->kind->on_stop)
+        c->kind->on_stop(c);
+}
+
 static void on_begin(struct http2_stream *s, const struct http2_head *head)
 {
     struct grpc_call *c = call_of(s);
@@ -617,6 +624,8 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     c->head = head;
     c->kind->begin(c);
     c->head = NULL;
+    if (UNLIKELY(ctx->env->net.draining))
+        stop_call(c); /* on_stop() was called for the others */
 }
 
 /* ---- Messages ------------------------------------------------------------------------------- */
@@ -889,9 +898,7 @@ static void on_room(struct http2_stream *s)
 
 static void on_stop(struct http2_stream *s)
 {
-    struct grpc_call *c = call_of(s);
-    if (c->has_begun && !c->has_ended && c->kind->on_stop)
-        c->kind->on_stop(c);
+    stop_call(call_of(s));
 }
 
 static bool on_turn(struct http2_stream *s, bool is_last)

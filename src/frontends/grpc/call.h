@@ -68,7 +68,8 @@ struct grpc_kind {
     bool (*may_begin)(struct grpc_call *c);
     /*
      * The service stops: a call that may go on for as long as its client likes gets its status.
-     * May be called again, but not when the call has its status. Optional.
+     * Also called for a call that begins meanwhile. May be called again, but not when the call has
+     * its status. Optional.
      */
     void (*on_stop)(struct grpc_call *c);
     /* The call was cancelled before its answer, by the client or its deadline. Optional. */

@@ -81,8 +81,14 @@ static struct status *answer_request(struct grpc_call *c, const char *bytes, siz
     return NULL;
 }
 
+/* A few bytes may have many requests, so they count like those that begin inferences. */
 static bool may_answer_request(struct grpc_call *c)
 {
+    const unsigned int *left = c->ctx->env->net.requests_left;
+    if (left && *left == 0) {
+        http2_stream_await_iteration(c->stream);
+        return false;
+    }
     if (http2_stream_unsent(c->stream) < MAX_UNSENT)
         return true;
     http2_stream_await_room(c->stream);

@@ -609,7 +609,6 @@ static void begin_stream(struct grpc_call *c)
     list_init(&p->order);
     list_init(&p->all);
     list_init(&p->unpacked);
-    finish_if_over(c); /* the service may have begun to stop */
 }
 
 static void end_stream_call(struct grpc_call *c)

@@ -39,6 +39,8 @@
     "output [ { name: 'OUT' data_type: TYPE_INT32 dims: 1 }, "                                     \
     "         { name: 'IDX' data_type: TYPE_UINT32 dims: 1 } ]"
 
+#define REFLECTION "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+
 static struct test_repository repository;
 static struct server *server;
 
@@ -520,6 +522,39 @@ static void calls_take_from_the_requests_of_the_iteration(void **state)
     await_end(s);
     expect_status(s, "0");
     assert_int_equal(count_messages(s), REQUESTS);
+    assert_int_equal(driver.requests_left, 2);
+}
+
+/* Counts the messages that came so far, whatever they are. */
+static size_t count_prefixes(const struct h2c_stream *s)
+{
+    size_t n = 0;
+    for (size_t at = 0; at + 5 <= s->n_data; n++) {
+        const uint8_t *p = (const uint8_t *)s->data + at;
+        at += 5 + ((size_t)p[3] << 8 | p[4]);
+    }
+    return n;
+}
+
+static void reflection_takes_from_the_requests_of_the_iteration(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 10 };
+    AUTO(buf) body = BUF_INIT(4000);
+    for (int i = 0; i < REQUESTS; i++)
+        add_prefixed(&body, false, "\x22\1x", 3); /* a symbol that there is not */
+    driver.requests_left = 3;
+    struct h2c_stream *s = post(REFLECTION, &body, nothing, 0);
+    for (size_t n = 3; n < REQUESTS; n += 3) {
+        h2c_pump(&client);
+        assert_int_equal(driver.requests_left, 0);
+        assert_int_equal(count_prefixes(s), n);
+        driver.requests_left = 3;
+        http2_protocol.resume(driver.session);
+    }
+    await_end(s);
+    expect_status(s, "0");
+    assert_int_equal(count_prefixes(s), REQUESTS);
     assert_int_equal(driver.requests_left, 2);
 }
 
@@ -1057,20 +1092,29 @@ static void a_watch_tells_each_change(void **state)
     assert_true(ctx.watch_timer.is_set);
 }
 
+/* Begins a call of reflection that lacks its last byte, so that the client keeps it open. */
+static struct h2c_stream *open_reflection(void)
+{
+    AUTO(buf) body = BUF_INIT(256);
+    add_prefixed(&body, false, "\x3a\0", 2);
+    nghttp2_nv fields[] = {h2c_nv("content-type", "application/grpc"), h2c_nv("te", "trailers")};
+    struct h2c_stream *s =
+        h2c_request(&client, REFLECTION, buf_text(&body), body.size, body.size - 1, fields, 2);
+    h2c_pump(&client);
+    return s;
+}
+
 static void a_stop_ends_watches_and_reflection(void **state)
 {
     (void)state;
     struct h2c_stream *of_server = watch(""), *of_none = watch("none");
     await_state(of_server, 1, 1);
-    AUTO(buf) body = BUF_INIT(256);
-    add_prefixed(&body, false, "\x3a\0", 2);
-    const char *path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-    nghttp2_nv fields[] = {h2c_nv("content-type", "application/grpc"), h2c_nv("te", "trailers")};
-    struct h2c_stream *reflection =
-        h2c_request(&client, path, buf_text(&body), body.size, body.size - 1, fields, 2);
-    h2c_pump(&client);
+    struct h2c_stream *reflection = open_reflection();
     driver.env->net.draining = true;
     http2_protocol.drain(driver.session);
+    struct h2c_stream *late = open_reflection(); /* before the client knows of the stop */
+    await_end(late);
+    expect_status(late, "14");
     await_end(of_server);
     await_end(of_none);
     await_end(reflection);
@@ -1090,6 +1134,7 @@ int main(void)
         TEST(a_unary_call_has_one_message_and_a_status),
         TEST(an_inference_comes_back_whatever_its_size),
         TEST(calls_take_from_the_requests_of_the_iteration),
+        TEST(reflection_takes_from_the_requests_of_the_iteration),
         TEST(a_connection_with_unsent_answers_begins_no_inference),
         TEST(many_calls_share_a_connection),
         TEST(errors_have_a_status_and_a_message),
