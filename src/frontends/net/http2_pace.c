@@ -152,8 +152,8 @@ static void weigh_streams(struct http2 *h, uint64_t now_ns)
 uint64_t http2_get_burden(const struct session *session, bool *ret_stalled)
 {
     const struct http2 *h = (const struct http2 *)(const void *)session;
-    *ret_stalled = h->has_stalled;
-    return h->burden;
+    *ret_stalled = !h->failed && h->has_stalled;
+    return h->failed ? 0 : h->burden; /* http2_relieve() has nothing to give up any more */
 }
 
 /* ---- Ends ----------------------------------------------------------------------------------- */

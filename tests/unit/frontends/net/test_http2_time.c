@@ -304,6 +304,24 @@ static void stalled_answers_are_given_up_for_memory(void **state)
     end_pair(p);
 }
 
+/* A loop that lacks memory would try to relieve it for ever. */
+static void a_connection_that_has_failed_is_no_burden(void **state)
+{
+    (void)state;
+    bool has_stalled;
+    struct pair *p = begin_pair_with(NULL, H2C_NO_WINDOW);
+    char *body = make_letters(50000);
+    (void)h2c_post(&p->c, "/echo", body, 50000);
+    h2c_pump(&p->c);
+    pass_seconds(p, 8);
+    assert_true(get_burden(p, &has_stalled) >= 50000 && has_stalled);
+    http2_protocol.refuse(p->d.session, REFUSAL_STOPPING);
+    assert_int_equal(get_burden(p, &has_stalled), 0); /* before its GOAWAY is sent */
+    assert_false(has_stalled);
+    free(body);
+    end_pair(p);
+}
+
 /* Waiting for us is no burden: neither an answer that is made nor a turn for memory. */
 static void what_waits_for_us_is_no_burden(void **state)
 {
@@ -564,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_client_held_up_by_the_loop_is_not_slow),
         cmocka_unit_test(stalled_messages_are_given_up_for_memory),
         cmocka_unit_test(stalled_answers_are_given_up_for_memory),
+        cmocka_unit_test(a_connection_that_has_failed_is_no_burden),
         cmocka_unit_test(what_waits_for_us_is_no_burden),
         cmocka_unit_test(settings_must_be_acknowledged),
         cmocka_unit_test(our_pings_find_clients_that_are_gone),
