@@ -19,8 +19,9 @@ enum {
 };
 
 static const uint64_t STALL_NS = 5 * NS_PER_S;
-static const uint64_t INTERVAL_NS = NS_PER_S / 4; /* between two checks, at least */
-static const uint64_t LATE_NS = 3 * NS_PER_S;     /* the loop stood still, not the client */
+static const uint64_t INTERVAL_NS = NS_PER_S / 4;   /* between two checks, at least */
+static const uint64_t LATE_NS = 3 * NS_PER_S;       /* the loop stood still, not the client */
+static const uint64_t DRAIN_PATIENCE_NS = NS_PER_S; /* for the rest of a request, as in conn.c */
 
 /* ---- Progress ------------------------------------------------------------------------------- */
 
@@ -90,6 +91,13 @@ static bool is_given_up(struct http2_pace *p, const struct http2_times *t, uint6
     p->rate_ns = now_ns;
     p->rate_bytes = 0;
     return n_bytes * 1000 < t->min_rate * ms;
+}
+
+/* Whether a stop no longer waits for the rest of the stream's only message. */
+static bool holds_up_stop(const struct http2_stream *s, uint64_t now_ns)
+{
+    return s->env->net.draining && s->sends_one && s->in.last_ns > 0 &&
+           http2_is_over(s->in.last_ns, DRAIN_PATIENCE_NS, now_ns);
 }
 
 /* ---- Weights -------------------------------------------------------------------------------- */
@@ -213,6 +221,9 @@ void http2_check_streams(struct http2 *h, uint64_t now_ns)
         note_progress(&s->answer, awaits_window(s), now_ns, gap_ns);
         if (is_given_up(&s->in, t, now_ns) || is_given_up(&s->answer, t, now_ns))
             give_stream_up(s, HTTP2_CANCEL);
+        else if (holds_up_stop(s, now_ns))
+            give_stream_up(s,
+                           HTTP2_REFUSED_STREAM); /* nothing of it was done: it may be sent again */
     }
     weigh_streams(h, now_ns);
 }

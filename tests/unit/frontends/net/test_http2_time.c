@@ -51,6 +51,33 @@ static void a_stalled_message_is_reset(void **state)
     end_pair(p);
 }
 
+/* A client that goes on with its request is waited for. */
+static void a_stop_waits_a_second_for_half_a_request(void **state)
+{
+    (void)state;
+    struct pair *p = begin_pair();
+    char *body = make_letters(10000);
+    memcpy(body, "\0\0\x27\x10", 4);
+    struct h2c_stream *silent = h2c_request(&p->c, "/sized", body, 10000, 100, none, 0);
+    struct h2c_stream *slow = h2c_request(&p->c, "/sized", body, 10000, 100, none, 0);
+    h2c_pump(&p->c);
+    pass_seconds(p, 2);
+    assert_false(silent->closed);
+    p->d.env->net.draining = true;
+    http2_protocol.drain(p->d.session);
+    for (int i = 1; i < 5; i++) {
+        h2c_allow(&p->c, slow, 100 + (size_t)i);
+        h2c_pump(&p->c);
+        pass_seconds(p, 1);
+    }
+    assert_true(silent->closed);
+    assert_int_equal(silent->close_code, HTTP2_REFUSED_STREAM);
+    assert_false(slow->closed);
+    assert_int_equal(p->d.n_cancelled, 1);
+    free(body);
+    end_pair(p);
+}
+
 static void a_request_without_a_body_is_reset(void **state)
 {
     (void)state;
@@ -573,6 +600,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stalled_message_is_reset),
         cmocka_unit_test(a_request_without_a_body_is_reset),
+        cmocka_unit_test(a_stop_waits_a_second_for_half_a_request),
         cmocka_unit_test(a_message_below_the_least_rate_is_reset),
         cmocka_unit_test(an_answer_without_a_window_is_reset),
         cmocka_unit_test(an_answer_with_tiny_windows_is_reset),
