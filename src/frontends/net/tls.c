@@ -328,7 +328,9 @@ static size_t read_record(struct tls *t, char *bytes, size_t room_bytes)
     if (SSL_get_shutdown(t->ssl) & SSL_RECEIVED_SHUTDOWN)
         t->ended = true;
     bool waits = only_waits(t);
-    if (!waits && !t->ended)
+    if (t->ended)
+        ERR_clear_error(); /* "unexpected EOF" is no failure, and no other connection's either */
+    else if (!waits)
         note_failure(t, "a connection failed");
     t->unread = !waits || t->cut;
     return 0;
