@@ -46,9 +46,6 @@ enum {
 
 #define HANDSHAKE_NUMBER UINT64_MAX /* as session_input.number: no request has it */
 
-/* While the server stops: how long an incomplete request may go without a byte. */
-#define DRAIN_PATIENCE_NS NS_PER_S
-
 static void on_ready(struct loop_fd *watch, uint32_t events);
 static void on_flush(struct loop_work *work);
 static void on_check(struct timer *t);
@@ -722,10 +719,6 @@ static bool takes_too_long(struct conn *c, const struct session_input *input, ui
 
 /* ---- The burden of a connection ------------------------------------------------------------- */
 
-enum { LIGHT_BYTES = 4096, SLOW_BYTES_PER_S = 1024 };
-
-static const uint64_t STALL_NS = 5 * NS_PER_S;
-
 /* Whether the client is to act: to send the rest of a body, or to read a reply. */
 static bool awaits_client(const struct conn *c)
 {
@@ -747,7 +740,7 @@ static uint64_t count_moved(const struct conn *c)
 /* Notes once per sweep whether the client is slow. */
 static void note_pace(struct conn *c, uint64_t now_ns)
 {
-    uint64_t least_bytes = SLOW_BYTES_PER_S * c->worker->sweep_ns / NS_PER_S;
+    uint64_t least_bytes = CLIENT_SLOW_BYTES_PER_S * c->worker->sweep_ns / NS_PER_S;
     c->recent_bytes = count_moved(c);
     if (!awaits_client(c) || c->worker->swept_late || c->recent_bytes >= least_bytes)
         c->slow_ns = 0;
@@ -764,10 +757,10 @@ uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
     *ret_stalled = false;
     if (p->get_burden && !c->waiting && !c->lingering && list_empty(&c->ready))
         return p->get_burden(&c->session, ret_stalled);
-    if (c->lingering || !awaits_client(c) || weight_bytes < LIGHT_BYTES)
+    if (c->lingering || !awaits_client(c) || weight_bytes < CLIENT_LIGHT_BYTES)
         return 0;
     uint64_t slow_ns = c->slow_ns > 0 && now_ns > c->slow_ns ? now_ns - c->slow_ns : 0;
-    *ret_stalled = slow_ns >= STALL_NS;
+    *ret_stalled = slow_ns >= CLIENT_STALL_NS;
     uint64_t moved_kib = (count_moved(c) + c->recent_bytes) / 1024;
     return weight_bytes / (1 + moved_kib) * (1 + slow_ns / NS_PER_S);
 }
@@ -832,7 +825,7 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     if (takes_too_long(c, &input, now_ns))
         refuse_conn(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
     else if (c->service->env->draining && input.kind != INPUT_NONE &&
-             has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
+             has_passed(c->read_ns, CLIENT_DRAIN_PATIENCE_NS, now_ns))
         refuse_conn(c, REFUSAL_STOPPING);
     if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns)) {
         if (!p->end_idle) {

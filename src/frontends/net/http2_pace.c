@@ -13,15 +13,8 @@
  */
 #include "frontends/net/http2_priv.h"
 
-enum {
-    SLOW_BYTES_PER_S = 1024, /* as in conn.c */
-    LIGHT_BYTES = 4096,
-};
-
-static const uint64_t STALL_NS = 5 * NS_PER_S;
-static const uint64_t INTERVAL_NS = NS_PER_S / 4;   /* between two checks, at least */
-static const uint64_t LATE_NS = 3 * NS_PER_S;       /* the loop stood still, not the client */
-static const uint64_t DRAIN_PATIENCE_NS = NS_PER_S; /* for the rest of a request, as in conn.c */
+static const uint64_t INTERVAL_NS = NS_PER_S / 4; /* between two checks, at least */
+static const uint64_t LATE_NS = 3 * NS_PER_S;     /* the loop stood still, not the client */
 
 /* ---- Progress ------------------------------------------------------------------------------- */
 
@@ -71,7 +64,7 @@ static void note_progress(struct http2_pace *p, bool waits, uint64_t now_ns, uin
         p->last_ns = MIN(p->last_ns + gap_ns, now_ns);
         p->rate_ns = now_ns;
         p->rate_bytes = p->slow_ns = 0;
-    } else if (n_bytes * NS_PER_S >= SLOW_BYTES_PER_S * gap_ns) {
+    } else if (n_bytes * NS_PER_S >= CLIENT_SLOW_BYTES_PER_S * gap_ns) {
         p->slow_ns = 0;
     } else if (p->slow_ns == 0) {
         p->slow_ns = now_ns;
@@ -97,7 +90,7 @@ static bool is_given_up(struct http2_pace *p, const struct http2_times *t, uint6
 static bool holds_up_stop(const struct http2_stream *s, uint64_t now_ns)
 {
     return s->env->net.draining && s->sends_one && s->in.last_ns > 0 &&
-           http2_is_over(s->in.last_ns, DRAIN_PATIENCE_NS, now_ns);
+           http2_is_over(s->in.last_ns, CLIENT_DRAIN_PATIENCE_NS, now_ns);
 }
 
 /* ---- Weights -------------------------------------------------------------------------------- */
@@ -119,7 +112,7 @@ static uint64_t weigh_stream(const struct http2_stream *s, uint64_t now_ns)
 
 static bool is_slow(const struct http2_pace *p, uint64_t now_ns)
 {
-    return p->slow_ns > 0 && now_ns - p->slow_ns >= STALL_NS;
+    return p->slow_ns > 0 && now_ns - p->slow_ns >= CLIENT_STALL_NS;
 }
 
 /* Whether the client has kept memory of the stream for five seconds without moving it. */
@@ -153,8 +146,8 @@ static void weigh_streams(struct http2 *h, uint64_t now_ns)
         n_bytes += count_kept(s);
         has_stalled |= is_stalled(s, now_ns);
     }
-    h->burden = n_bytes >= LIGHT_BYTES ? burden : 0;
-    h->has_stalled = n_bytes >= LIGHT_BYTES && has_stalled;
+    h->burden = n_bytes >= CLIENT_LIGHT_BYTES ? burden : 0;
+    h->has_stalled = n_bytes >= CLIENT_LIGHT_BYTES && has_stalled;
 }
 
 uint64_t http2_get_burden(const struct session *session, bool *ret_stalled)

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "frontends/net/out_queue.h"
 
@@ -60,6 +61,15 @@ struct net_env {
     void (*on_left)(void *arg);
     void *on_left_arg;
 };
+
+/* How a client is judged that keeps memory here, whatever the protocol (conn_burden()). */
+enum {
+    CLIENT_LIGHT_BYTES = 4096,      /* less is no burden */
+    CLIENT_SLOW_BYTES_PER_S = 1024, /* below it a client is slow */
+};
+static const uint64_t CLIENT_STALL_NS = 5 * NS_PER_S; /* so long a slow client has stalled */
+/* While the service stops: how long an incomplete request may go without a byte. */
+static const uint64_t CLIENT_DRAIN_PATIENCE_NS = NS_PER_S;
 
 /* net_env_left - calls on_left: a connection, an exchange or a call is gone, while draining. */
 static inline void net_env_left(const struct net_env *env)
