@@ -4,16 +4,13 @@
  *
  * Sends one prepared request over and over on N kept-alive connections, each with a fixed number of
  * requests outstanding, and prints one line of JSON: the requests answered, p50 and p99 of every
- * latency, and the CPU time that the server's process used meanwhile.
- *
- * The measured phase starts and ends without an outstanding request: the warm-up is drained first,
- * the CPU time is read, requests flow for the given time, the last ones are drained, and the CPU
- * time is read again. So the CPU time belongs to exactly the requests that are counted, however
- * slow one is.
+ * latency, and the CPU time that the server's process used meanwhile (phase.h).
  *
  * One thread. Replies are read into one buffer that stays in the cache and are never collected. The
  * body of every reply is compared with the first one's length and its leading bytes.
  */
+#include "options.h"
+#include "phase.h"
 #include "reply.h"
 #include "tally.h"
 
@@ -39,19 +36,10 @@ enum {
     WRITE_VECTORS = 64,
 };
 
-struct options {
-    const char *host;
-    unsigned port;
+struct http_options {
+    struct load_options common;
     const char *request_path;
-    const char *counters_path; /* an array of 64-bit counts that another process keeps */
-    const char *first_path; /* where the first reply's body is written, for the caller to check */
-    unsigned connections;
     unsigned pipeline;
-    double warmup_s;
-    double seconds;
-    size_t verify_len; /* leading bytes of each body that are compared with the first one's */
-    pid_t server;
-    uint64_t cpus;
 };
 
 struct conn {
@@ -68,24 +56,21 @@ struct conn {
 };
 
 struct load {
-    struct options opt;
+    struct http_options opt;
     struct sockaddr_in addr;
     char *request;
     size_t request_len;
-    int epoll;
     struct conn *conns;
-    char *scratch; /* READ_SIZE; all connections read into it */
+    unsigned n_active; /* connections of the phase … */
+    unsigned pipeline; /* … and requests outstanding on each */
+    char *scratch;     /* READ_SIZE; all connections read into it */
 
     /* The first good reply. */
     char *first_body;
     size_t first_len;
     bool have_first;
 
-    /* The phase in progress. */
-    bool issuing;
-    uint64_t deadline_ns;
-    uint64_t outstanding;
-    struct tally tally;
+    struct phase phase;
 };
 
 static void conn_open(struct load *l, struct conn *c)
@@ -95,14 +80,14 @@ static void conn_open(struct load *l, struct conn *c)
 
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&l->addr, sizeof(l->addr)) != 0)
-        tally_die("connect to %s:%u: %s", l->opt.host, l->opt.port, strerror(errno));
+        tally_die("connect to %s:%u: %s", l->opt.common.host, l->opt.common.port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     reply_reset(&c->reply);
     c->differs = false;
     c->unsent = 0;
     c->n_begun = c->n_replied = c->n_done = 0;
-    if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev) != 0)
+    if (epoll_ctl(l->phase.epoll, EPOLL_CTL_ADD, c->fd, &ev) != 0)
         tally_die("epoll_ctl: %s", strerror(errno));
 }
 
@@ -139,11 +124,11 @@ static void conn_refill(struct load *l, struct conn *c)
 {
     uint64_t now = tally_now_ns();
 
-    while (l->issuing && c->n_begun - c->n_done < l->opt.pipeline) {
+    while (l->phase.issuing && c->n_begun - c->n_done < l->pipeline) {
         c->begun_ns[c->n_begun % MAX_PIPELINE] = now;
         c->n_begun++;
         c->unsent += l->request_len;
-        l->outstanding++;
+        l->phase.outstanding++;
     }
     conn_send(l, c);
 }
@@ -158,12 +143,10 @@ static void conn_settle(struct load *l, struct conn *c)
         return;
     now = tally_now_ns();
     while (c->n_done < c->n_replied && c->n_done < n_sent) {
-        tally_record(&l->tally, now - c->begun_ns[c->n_done % MAX_PIPELINE]);
+        phase_count_answer(&l->phase, c->begun_ns[c->n_done % MAX_PIPELINE], now);
+        l->phase.tally.messages++;
         c->n_done++;
-        l->outstanding--;
     }
-    if (now >= l->deadline_ns)
-        l->issuing = false;
 }
 
 static void body_span(struct load *l, struct conn *c, const char *span, size_t len)
@@ -171,7 +154,7 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
     size_t pos = c->reply.body_pos - len;
 
     if (c->reply.status / 100 != 2) {
-        if (l->tally.failed == 0 && pos == 0)
+        if (l->phase.tally.failed == 0 && pos == 0)
             fprintf(stderr, "load: status %d: %.*s\n", c->reply.status,
                     (int)(len < 400 ? len : 400), span);
         return;
@@ -185,10 +168,10 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
         memcpy(l->first_body + pos, span, len);
         return;
     }
-    if (c->reply.body_len != l->first_len || pos >= l->opt.verify_len)
+    if (c->reply.body_len != l->first_len || pos >= l->opt.common.verify_len)
         return; /* a wrong length is counted at the end */
-    if (len > l->opt.verify_len - pos)
-        len = l->opt.verify_len - pos;
+    if (len > l->opt.common.verify_len - pos)
+        len = l->opt.common.verify_len - pos;
     if (memcmp(l->first_body + pos, span, len) != 0)
         c->differs = true;
 }
@@ -199,12 +182,12 @@ static void reply_end(struct load *l, struct conn *c)
         tally_die("a reply to no request");
     c->n_replied++;
     if (c->reply.status / 100 != 2) {
-        l->tally.failed++;
+        l->phase.tally.failed++;
     } else if (!l->have_first) {
         l->have_first = true;
         l->first_len = c->reply.body_len;
     } else if (c->differs || c->reply.body_len != l->first_len) {
-        l->tally.mismatched++;
+        l->phase.tally.mismatched++;
     }
     c->differs = false;
 }
@@ -250,17 +233,29 @@ static void conn_read(struct load *l, struct conn *c)
 closed:
     /* Outstanding requests are dropped: they are neither answered nor counted. */
     conn_settle(l, c);
-    l->outstanding -= c->n_begun - c->n_done;
-    l->tally.reconnects++;
+    l->phase.outstanding -= c->n_begun - c->n_done;
+    l->phase.tally.reconnects++;
     close(c->fd);
-    if (l->tally.reconnects > 1000)
-        tally_die("the server closes its connections: %s:%u", l->opt.host, l->opt.port);
+    if (l->phase.tally.reconnects > 1000)
+        tally_die("the server closes its connections: %s:%u", l->opt.common.host,
+                  l->opt.common.port);
     conn_open(l, c);
     conn_refill(l, c);
 }
 
-static void conn_event(struct load *l, struct conn *c, uint32_t events)
+static void begin_requests(void *client)
 {
+    struct load *l = client;
+
+    for (unsigned i = 0; i < l->n_active; i++)
+        conn_refill(l, &l->conns[i]);
+}
+
+static void conn_event(void *client, void *conn, uint32_t events)
+{
+    struct load *l = client;
+    struct conn *c = conn;
+
     if (events & EPOLLOUT && c->unsent > 0) {
         conn_send(l, c);
         conn_settle(l, c);
@@ -270,60 +265,15 @@ static void conn_event(struct load *l, struct conn *c, uint32_t events)
         conn_read(l, c);
 }
 
-/*
- * Sends requests on the first n connections for this many seconds, then waits until all are
- * answered. With seconds 0 each connection sends one pipeline's worth.
- */
-static void run_phase(struct load *l, unsigned n_conns, double seconds)
-{
-    uint64_t last_answered = 0, last_progress;
-
-    tally_reset(&l->tally);
-    l->issuing = true;
-    last_progress = tally_now_ns();
-    l->deadline_ns = last_progress + (uint64_t)(seconds * 1e9);
-    for (unsigned i = 0; i < n_conns; i++)
-        conn_refill(l, &l->conns[i]);
-    if (seconds <= 0)
-        l->issuing = false;
-
-    while (l->issuing || l->outstanding > 0) {
-        struct epoll_event events[64];
-        int n = epoll_wait(l->epoll, events, 64, 100);
-
-        if (n < 0 && errno != EINTR)
-            tally_die("epoll_wait: %s", strerror(errno));
-        for (int i = 0; i < n; i++)
-            conn_event(l, events[i].data.ptr, events[i].events);
-        if (n > 0 && l->tally.answered > last_answered) {
-            last_answered = l->tally.answered;
-            last_progress = tally_now_ns();
-            continue;
-        }
-        if (tally_now_ns() > l->deadline_ns)
-            l->issuing = false;
-        if (tally_now_ns() - last_progress > TALLY_STALL_LIMIT_S * 1000000000ull)
-            tally_die("no reply for %d s with %llu requests outstanding", TALLY_STALL_LIMIT_S,
-                      (unsigned long long)l->outstanding);
-    }
-}
-
 /* Sends one request alone; its reply is what all others are compared with. */
 static void learn_first(struct load *l)
 {
-    unsigned pipeline = l->opt.pipeline;
-
-    l->opt.pipeline = 1;
-    run_phase(l, 1, 0);
-    l->opt.pipeline = pipeline;
+    l->n_active = l->pipeline = 1;
+    phase_run(&l->phase, 0);
     if (!l->have_first)
         tally_die("the first request was not answered with 2xx");
-    if (l->opt.first_path) {
-        FILE *f = fopen(l->opt.first_path, "we");
-
-        if (!f || fwrite(l->first_body, 1, l->first_len, f) != l->first_len || fclose(f) != 0)
-            tally_die("%s: %s", l->opt.first_path, strerror(errno));
-    }
+    l->n_active = l->opt.common.connections;
+    l->pipeline = l->opt.pipeline;
 }
 
 static void request_read(struct load *l)
@@ -354,78 +304,28 @@ static const char usage[] =
     "  --pid N             process whose CPU time is read\n"
     "  --cpus MASK         cores whose busy time is read, bit n = core n (3)\n";
 
-static struct options options_parse(int argc, char **argv)
+static struct http_options options_parse(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"host", required_argument, NULL, 'h'},
-        {"port", required_argument, NULL, 'p'},
+        LOAD_OPTIONS,
         {"request", required_argument, NULL, 'r'},
-        {"connections", required_argument, NULL, 'c'},
         {"pipeline", required_argument, NULL, 'd'},
-        {"warmup", required_argument, NULL, 'w'},
-        {"seconds", required_argument, NULL, 's'},
-        {"verify", required_argument, NULL, 'v'},
-        {"first", required_argument, NULL, 'f'},
-        {"pid", required_argument, NULL, 'P'},
-        {"cpus", required_argument, NULL, 'C'},
-        {"counters", required_argument, NULL, 'n'},
         {NULL, 0, NULL, 0},
     };
-    struct options o = {
-        .host = "127.0.0.1",
-        .connections = 1,
-        .pipeline = 1,
-        .warmup_s = 0.3,
-        .seconds = 2,
-        .verify_len = 4096,
-        .cpus = 3,
-    };
+    struct http_options o = {.pipeline = 1};
+    bool valid = true;
     int c;
 
-    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        switch (c) {
-        case 'h':
-            o.host = optarg;
-            break;
-        case 'p':
-            o.port = (unsigned)strtoul(optarg, NULL, 10);
-            break;
-        case 'r':
+    load_options_init(&o.common);
+    while (valid && (c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        if (c == 'r')
             o.request_path = optarg;
-            break;
-        case 'c':
-            o.connections = (unsigned)strtoul(optarg, NULL, 10);
-            break;
-        case 'd':
-            o.pipeline = (unsigned)strtoul(optarg, NULL, 10);
-            break;
-        case 'w':
-            o.warmup_s = strtod(optarg, NULL);
-            break;
-        case 's':
-            o.seconds = strtod(optarg, NULL);
-            break;
-        case 'v':
-            o.verify_len = strtoull(optarg, NULL, 10);
-            break;
-        case 'f':
-            o.first_path = optarg;
-            break;
-        case 'n':
-            o.counters_path = optarg;
-            break;
-        case 'P':
-            o.server = (pid_t)strtol(optarg, NULL, 10);
-            break;
-        case 'C':
-            o.cpus = strtoull(optarg, NULL, 0);
-            break;
-        default:
-            fputs(usage, stderr);
-            exit(2);
-        }
+        else if (c == 'd')
+            o.pipeline = load_options_number(optarg);
+        else
+            valid &= load_options_set(&o.common, c);
     }
-    if (!o.request_path || o.port == 0 || o.port > 65535 || o.connections == 0 || o.pipeline == 0 ||
+    if (!valid || !load_options_are_valid(&o.common) || !o.request_path || o.pipeline == 0 ||
         o.pipeline > MAX_PIPELINE || optind != argc) {
         fputs(usage, stderr);
         exit(2);
@@ -435,29 +335,27 @@ static struct options options_parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct load l = {.opt = options_parse(argc, argv)};
-    struct tally_frame frame;
+    struct load l = {
+        .opt = options_parse(argc, argv),
+        .phase = {.begin = begin_requests, .event = conn_event},
+    };
 
+    l.phase.client = &l;
     l.addr.sin_family = AF_INET;
-    l.addr.sin_port = htons((uint16_t)l.opt.port);
-    if (inet_pton(AF_INET, l.opt.host, &l.addr.sin_addr) != 1)
-        tally_die("not an IPv4 address: %s", l.opt.host);
+    l.addr.sin_port = htons((uint16_t)l.opt.common.port);
+    if (inet_pton(AF_INET, l.opt.common.host, &l.addr.sin_addr) != 1)
+        tally_die("not an IPv4 address: %s", l.opt.common.host);
     signal(SIGPIPE, SIG_IGN);
     request_read(&l);
     l.scratch = malloc(READ_SIZE);
-    l.conns = calloc(l.opt.connections, sizeof(*l.conns));
-    l.epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!l.scratch || !l.conns || l.epoll < 0)
+    l.conns = calloc(l.opt.common.connections, sizeof(*l.conns));
+    l.phase.epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (!l.scratch || !l.conns || l.phase.epoll < 0)
         tally_die("start: %s", strerror(errno));
-    for (unsigned i = 0; i < l.opt.connections; i++)
+    for (unsigned i = 0; i < l.opt.common.connections; i++)
         conn_open(&l, &l.conns[i]);
 
     learn_first(&l);
-    run_phase(&l, l.opt.connections, l.opt.warmup_s);
-    tally_begin(&frame, l.opt.server, l.opt.cpus, l.opt.counters_path);
-    run_phase(&l, l.opt.connections, l.opt.seconds);
-    tally_end(&frame, l.opt.server, l.opt.cpus, l.opt.counters_path);
-    l.tally.messages = l.tally.answered;
-    tally_report(&l.tally, &frame, l.first_len);
+    phase_measure(&l.phase, &l.opt.common, l.first_body, l.first_len);
     return 0;
 }

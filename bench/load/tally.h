@@ -11,10 +11,7 @@
 
 #include "procfs.h"
 
-enum {
-    TALLY_MAX_COUNTERS = 16,
-    TALLY_STALL_LIMIT_S = 60, /* without a reply for this long the server hangs */
-};
+enum { TALLY_MAX_COUNTERS = 16 };
 
 /* A phase: what was answered, and how. */
 struct tally {
