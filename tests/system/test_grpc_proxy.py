@@ -10,54 +10,29 @@ import tritonclient.grpc as client
 from tritonclient.utils import InferenceServerException
 
 import repository
+from proxies import WITHIN_S, Haproxy, Nginx, installed
 from server import Server, free_port, wait_for
-from test_proxy import Haproxy, Nginx
 
 pytestmark = pytest.mark.conch_only("its faults behind a proxy are not looked for")
 
-WITHIN_S = 60
-
 
 class GrpcNginx(Nginx):
-    config = """
-daemon off; master_process off; worker_processes 1;
-pid {folder}/pid; error_log {folder}/error.log info;
-events {{ worker_connections 256; }}
-http {{
-    access_log off; client_max_body_size 0; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    upstream conch {{ server 127.0.0.1:{upstream} max_fails=0; keepalive 4; }}
+    site = """
     server {{
         listen 127.0.0.1:{port} http2;
         location / {{ grpc_pass grpc://conch; grpc_read_timeout 600s; grpc_send_timeout 600s; }}
     }}
-}}
 """
 
 
 class GrpcHaproxy(Haproxy):
-    config = """
-global
-    nbthread 1
-    maxconn 256
-defaults
-    mode http
-    retries 0
-    http-reuse always
-    timeout connect 60s
-    timeout client 600s
-    timeout server 600s
+    site = """
 frontend clients
     bind 127.0.0.1:{port} proto h2
     default_backend conch
 backend conch
     server conch 127.0.0.1:{upstream} proto h2
 """
-
-
-def installed(kind):
-    return pytest.param(kind, id=kind.program,
-                        marks=pytest.mark.skipif(kind.find() is None, reason=f"{kind.program} is not installed (make deps)"))
 
 
 @pytest.fixture(scope="module", params=[installed(GrpcNginx), installed(GrpcHaproxy)])

@@ -5,100 +5,40 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
-import socket
-import subprocess
 
 import pytest
 
 import repository
+from proxies import WITHIN_S, Haproxy, Nginx, installed
 from server import Server, free_port, wait_for
 from wire import Connection, ask, given, request_bytes
 
 pytestmark = pytest.mark.conch_only("its faults behind a proxy are not looked for")
 
 MIB = 1 << 20
-WITHIN_S = 60
 PATH = "/v2/models/bytes/infer"
 
 
-class Proxy:
+class HttpNginx(Nginx):
     """Requests to /streamed/ are passed on in pieces; other bodies are passed on when the proxy has all of it, or a buffer
     full."""
 
-    address = "127.0.0.1"
-    program: str
-    config: str
-    without_server: int    # the status of its answer without a server
-
-    def __init__(self, folder, upstream):
-        self.port = free_port()
-        self._file = folder / "proxy.conf"
-        self._file.write_text(self.config.format(folder=folder, port=self.port, upstream=upstream))
-        self._process = None
-
-    @classmethod
-    def find(cls):
-        return shutil.which(cls.program, path="/usr/sbin:/usr/bin")
-
-    def argv(self):
-        raise NotImplementedError
-
-    def __enter__(self):
-        self._process = subprocess.Popen(self.argv(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self._listens, WITHIN_S, f"{self.program} listens")
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-
-    def _listens(self):
-        assert self._process.poll() is None, f"{self.program} ended"
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((self.address, self.port)):
-            return True
-        return False
-
-
-class Nginx(Proxy):
-    program = "nginx"
-    without_server = 502
-    config = """
-daemon off; master_process off; worker_processes 1;
-pid {folder}/pid; error_log {folder}/error.log info;
-events {{ worker_connections 256; }}
-http {{
-    access_log off; client_max_body_size 0;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    upstream conch {{ server 127.0.0.1:{upstream} max_fails=0; keepalive 4; }}
+    without_server = 502    # the status of its answer without a server
+    site = """
     proxy_http_version 1.1; proxy_set_header Connection "";
     server {{
         listen 127.0.0.1:{port};
         location / {{ proxy_pass http://conch; }}
         location /streamed/ {{ proxy_pass http://conch/; proxy_request_buffering off; proxy_buffering off; }}
     }}
-}}
 """
 
-    def argv(self):
-        return [self.find(), "-c", str(self._file)]
 
+class HttpHaproxy(Haproxy):
+    """The same."""
 
-class Haproxy(Proxy):
-    program = "haproxy"
     without_server = 503
-    config = """
-global
-    nbthread 1
-    maxconn 256
-defaults
-    mode http
-    retries 0
-    http-reuse always
-    timeout connect 60s
-    timeout client 600s
-    timeout server 600s
+    site = """
 frontend clients
     bind 127.0.0.1:{port}
     use_backend streamed if {{ path_beg /streamed/ }}
@@ -111,16 +51,8 @@ backend buffered
     server conch 127.0.0.1:{upstream}
 """
 
-    def argv(self):
-        return [self.find(), "-db", "-f", str(self._file)]
 
-
-def installed(kind):
-    return pytest.param(kind, id=kind.program,
-                        marks=pytest.mark.skipif(kind.find() is None, reason=f"{kind.program} is not installed (make deps)"))
-
-
-@pytest.fixture(scope="module", params=[installed(Nginx), installed(Haproxy)])
+@pytest.fixture(scope="module", params=[installed(HttpNginx), installed(HttpHaproxy)])
 def kind(request):
     return request.param
 
@@ -250,11 +182,11 @@ def test_clients_are_served_again_after_a_restart(kind, models, tmp_path):
                 assert_answers(proxy, number)
 
 
-class CheckingHaproxy(Haproxy):
+class CheckingHaproxy(HttpHaproxy):
     """Asks for readiness, by HTTP/1.0 and without a host, and passes no request to a server that is not ready."""
 
-    config = Haproxy.config.replace("mode http\n", "mode http\n    option httpchk GET /v2/health/ready\n").replace(
-        "{upstream}\n", "{upstream} check inter 100ms\n")
+    config = HttpHaproxy.config.replace("mode http\n", "mode http\n    option httpchk GET /v2/health/ready\n")
+    site = HttpHaproxy.site.replace("{upstream}\n", "{upstream} check inter 100ms\n")
 
 
 @pytest.mark.skipif(Haproxy.find() is None, reason="haproxy is not installed (make deps)")

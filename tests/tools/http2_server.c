@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "frontends/net/http2.h"
 #include "frontends/net/server.h"
+#include "lib/http2_service.h"
 
 struct echo {
     char *body;
@@ -91,15 +92,7 @@ int main(void)
     struct net_options o;
     char byte;
 
-    http2_limits_init(&settings.limits);
-    http2_times_init(&settings.times);
-    net_options_init(&o);
-    o.name = "http2";
-    o.address = "127.0.0.1";
-    o.port = 0;
-    o.n_threads = 1;
-    o.protocol = &http2_protocol;
-    o.settings = &settings;
+    http2_service_options(&o, &settings, "http2");
     o.ctx_new = make_ctx;
     o.ctx_free = free_ctx;
     struct status *st = net_server_start(&o, &server);

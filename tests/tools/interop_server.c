@@ -19,6 +19,7 @@
 #include "frontends/grpc/call.h"
 #include "frontends/net/server.h"
 #include "frontends/ops/errors.h"
+#include "lib/http2_service.h"
 #include "tests/proto/interop.pb-c.h"
 
 enum { MAX_ANSWERS = 64 }; /* that wait in a call */
@@ -344,15 +345,7 @@ int main(int argc, char **argv)
     if (argc > 1) /* each level has one of the two as its first choice */
         settings.compression =
             strcmp(argv[1], "gzip") == 0 ? GRPC_COMPRESSION_LOW : GRPC_COMPRESSION_MEDIUM;
-    http2_limits_init(&http2.limits);
-    http2_times_init(&http2.times);
-    net_options_init(&o);
-    o.name = "interop";
-    o.address = "127.0.0.1";
-    o.port = 0;
-    o.n_threads = 1;
-    o.protocol = &http2_protocol;
-    o.settings = &http2;
+    http2_service_options(&o, &http2, "interop");
     o.ctx_new = make_ctx;
     o.ctx_free = free_ctx;
     must(net_server_start(&o, &server), "start");

@@ -21,10 +21,9 @@
 #include "base/loop.h"
 #include "base/pbwire.h"
 #include "base/status.h"
-#include "core/options/server_options.h"
 #include "core/server/server.h"
 #include "lib/grpc_driver.h"
-#include "lib/repository.h"
+#include "lib/server_driver.h"
 #include "proto/inference.pb-c.h"
 
 #define CONFIG                                                                                     \
@@ -41,24 +40,16 @@
 
 #define REFLECTION "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
-static struct test_repository repository;
-static struct server *server;
-
 /* ---- The server and its client -------------------------------------------------------------- */
 
 static int start_server(void **state)
 {
     (void)state;
-    struct server_options *o = server_options_new();
-    repository_make(&repository);
+    struct server_options *o = prepare_server("/backends");
     repository_add(&repository, "a", CONFIG, 1);
     repository_add(&repository, "b", CONFIG, 1);
     repository_add(&repository, "repeat", REPEAT, 1);
-    server_options_add_repository(o, repository.path);
-    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
-    o->control_mode = CONTROL_EXPLICIT;
-    assert_null(server_new(o, &server));
-    server_options_free(o);
+    start_prepared_server(o);
     assert_null(server_load_model(server, "a", NULL, 0));
     assert_null(server_load_model(server, "repeat", NULL, 0));
     return 0;
@@ -76,15 +67,6 @@ static int disconnect_client(void **state)
 {
     (void)state;
     grpc_disconnect();
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    assert_null(server_stop(server));
-    server_free(server);
-    repository_remove(&repository);
     return 0;
 }
 

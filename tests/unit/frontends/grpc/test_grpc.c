@@ -11,31 +11,13 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "conch/conch.h"
-#include "core/options/server_options.h"
-#include "core/server/server.h"
 #include "frontends/serve/server_loops.h"
-#include "lib/repository.h"
-
-static struct test_repository repository;
-static struct server *server;
+#include "lib/server_driver.h"
 
 static int start_server(void **state)
 {
     (void)state;
-    struct server_options *o = server_options_new();
-    repository_make(&repository);
-    server_options_add_repository(o, repository.path);
-    assert_null(server_new(o, &server));
-    server_options_free(o);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    assert_null(server_stop(server));
-    server_free(server);
-    repository_remove(&repository);
+    start_prepared_server(prepare_server("/backends"));
     return 0;
 }
 

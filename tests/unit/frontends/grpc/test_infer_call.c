@@ -25,7 +25,7 @@
 #include "core/server/server.h"
 #include "lib/fake_clock.h"
 #include "lib/grpc_driver.h"
-#include "lib/repository.h"
+#include "lib/server_driver.h"
 #include "proto/inference.pb-c.h"
 
 #define GATE                                                                                       \
@@ -35,8 +35,6 @@
 
 enum { QUEUED = 20 };
 
-static struct test_repository repository;
-static struct server *server;
 static struct clock_fake fake;
 
 /* The kinds of schedulers. */
@@ -55,29 +53,15 @@ static const struct {
 static int start_server(void **state)
 {
     (void)state;
-    struct server_options *o = server_options_new();
+    struct server_options *o = prepare_server("/tests/backends");
     clock_fake_init(&fake, 1000 * NS_PER_S);
-    repository_make(&repository);
     for (size_t i = 0; i < ARRAY_SIZE(models); i++) {
         repository_add(&repository, models[i].name, models[i].config, 1);
         server_options_add_startup_model(o, models[i].name);
     }
-    server_options_add_repository(o, repository.path);
-    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/tests/backends");
-    o->control_mode = CONTROL_EXPLICIT;
     o->clock = &fake.clock;
-    assert_null(server_new(o, &server));
-    server_options_free(o);
+    start_prepared_server(o);
     loop_clock = &fake.clock;
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    assert_null(server_stop(server));
-    server_free(server);
-    repository_remove(&repository);
     return 0;
 }
 

@@ -17,12 +17,10 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "base/status.h"
 #include "core/options/server_options.h"
-#include "core/server/server.h"
 #include "frontends/ops/loop_share.h"
 #include "lib/grpc_driver.h"
-#include "lib/repository.h"
+#include "lib/server_driver.h"
 #include "proto/inference.pb-c.h"
 
 #define TORRENT                                                                                    \
@@ -31,31 +29,14 @@
     "output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 } "
 #define INLINE "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } } "
 
-static struct test_repository repository;
-static struct server *server;
-
 static int start_server(void **state)
 {
     (void)state;
-    struct server_options *o = server_options_new();
-    repository_make(&repository);
+    struct server_options *o = prepare_server("/tests/backends");
     repository_add(&repository, "inline", TORRENT INLINE, 1);
     repository_add(&repository, "thread", TORRENT, 1);
     server_options_add_startup_model(o, "*");
-    server_options_add_repository(o, repository.path);
-    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/tests/backends");
-    o->control_mode = CONTROL_EXPLICIT;
-    assert_null(server_new(o, &server));
-    server_options_free(o);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    assert_null(server_stop(server));
-    server_free(server);
-    repository_remove(&repository);
+    start_prepared_server(o);
     return 0;
 }
 
