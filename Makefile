@@ -72,7 +72,7 @@ format: ## write C code as clang-format does, and texts without blanks at the en
 	@$(DEPS) -q check
 	@tools/format
 
-check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, structure, commit messages, the version, our own models
+check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, structure, duplicate tests, commit messages, the version, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 
