@@ -59,7 +59,7 @@ struct model *one_model_load(struct server *s, const char *repository, const cha
     must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);
     must(model_load(&s->services, &s->backends, name, scanned.versions[0], source,
-                    TAKE(scanned.config), &facts, &m),
+                    TAKE(scanned.config), &facts, NULL, &m),
          "load");
     source_unref(source);
     scanned_model_done(&scanned);

@@ -190,7 +190,7 @@ static struct model *load(const struct churn *c)
     must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
     must(model_load(&c->server->services, &c->server->backends, c->name, scanned.versions[0],
-                    source, TAKE(scanned.config), &facts, &m),
+                    source, TAKE(scanned.config), &facts, NULL, &m),
          "load");
     source_unref(source); /* the folder stays */
     scanned_model_done(&scanned);

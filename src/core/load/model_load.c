@@ -162,16 +162,37 @@ static void run_ascent(void *arg)
     a->result = bring_up(a->m, a->reg, a->facts);
 }
 
+static void take_members(struct model *m, struct model *const *members)
+{
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    m->n_members = m->config->pb->ensemble_scheduling->n_step;
+    m->members = mem_zalloc((m->n_members + 1) * sizeof(struct model *));
+    for (size_t i = 0; i < m->n_members; i++) {
+        model_ref(members[i]);
+        m->members[i] = members[i];
+    }
+}
+
+static void drop_members(struct model *m)
+{
+    for (size_t i = 0; i < m->n_members; i++)
+        model_unref(m->members[i]);
+    m->n_members = 0;
+    mem_free(TAKE(m->members));
+}
+
 struct status *model_load(const struct model_services *services, struct backend_registry *reg,
                           const char *name, int64_t version, const struct source *source,
                           struct model_config *config, struct config_facts *facts,
-                          struct model **ret_model)
+                          struct model *const *members, struct model **ret_model)
 {
     uint64_t from_ns = clock_now_ns(services->clock);
     struct model *m = model_new(services, name, version, source->directory, config);
     m->storage = source->storage;
     m->folder = source->folder;
     m->load_slot = load_slot_mine();
+    if (members)
+        take_members(m, members);
 
     struct ascent a = {.m = m, .reg = reg, .facts = facts};
     if (!backend_call("model-load", run_ascent, &a) && m->backend)
@@ -215,6 +236,7 @@ void model_unload(struct model *m, struct backend_registry *reg)
     else if (!backend_call("model-unload", take_model_down, m))
         model_code_stays(m);
     batch_strategy_close(m); /* not by the thread that has just run it */
+    drop_members(m);
     backend_put(reg, TAKE(m->backend));
 }
 

@@ -31,13 +31,16 @@ struct watch_use;
  * @source     where its files are; the caller keeps it until the model is unloaded
  * @facts      for completing the configuration; `preferred_groups` is filled in here
  * @config     taken in every case
+ * @members    of an ensemble: the models of its steps, in the configuration's order; borrowed, the
+ *             new model has references of its own. NULL: it is none
  * @ret_model  a reference, the caller's; model_unload() comes before its end
  * Errors:     those of configuration, library and backend; nothing is left behind then
  */
 NODISCARD struct status *model_load(const struct model_services *services,
                                     struct backend_registry *reg, const char *name, int64_t version,
                                     const struct source *source, struct model_config *config,
-                                    struct config_facts *facts, struct model **ret_model);
+                                    struct config_facts *facts, struct model *const *members,
+                                    struct model **ret_model);
 
 /* model_stop - refuses new requests, and executes at once those that wait. Thread: control. */
 void model_stop(struct model *m);

@@ -85,6 +85,15 @@ struct model {
     uint32_t n_instances;
     struct instance **instances;
     struct batch_strategy *strategy; /* a batching library's; NULL: none */
+    /*
+     * Of an ensemble: the models of its steps, in the configuration's order, each with a reference
+     * until model_unload(). They never change: when one of them is reloaded, the repository makes
+     * another model of the ensemble, too, and publishes both in one hold of its lock. So a request
+     * that has found the ensemble has all models that it needs, and they fit together. NULL: the
+     * model is no ensemble.
+     */
+    struct model **members;
+    size_t n_members;
     struct scheduler *scheduler;
     const struct scheduler_request_ops *scheduler_ops; /* … for requests; set with it */
     struct model_metrics metrics;

@@ -145,7 +145,7 @@ static struct status *try_to_load(const struct load *l, int64_t version,
     for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
         struct config_facts facts = scan_facts(l->rm->name, scanned, repo->options);
         struct status *st = model_load(repo->services, repo->backends, l->rm->name, version,
-                                       l->source, TAKE(scanned->config), &facts, ret_model);
+                                       l->source, TAKE(scanned->config), &facts, NULL, ret_model);
         scanned_model_done(scanned);
         if (!st || retries_left == 0 || is_stopping(repo))
             return st;

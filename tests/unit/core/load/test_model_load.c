@@ -88,7 +88,7 @@ static struct status *load(const char *name, struct model **ret_model)
     assert_null(source_fetch(source));
     struct config_facts facts = scan_facts(name, &scanned, server->options);
     struct status *st = model_load(&server->services, &server->backends, name, scanned.versions[0],
-                                   source, TAKE(scanned.config), &facts, ret_model);
+                                   source, TAKE(scanned.config), &facts, NULL, ret_model);
     scanned_model_done(&scanned);
     return st;
 }
