@@ -31,14 +31,38 @@ MODELS = {
 }
 
 
-def _repository(lab):
-    """The models; the library of the backend beside each, where the genuine server finds it, too."""
-    folder = lab.folder / "repositories" / "embed"
-    for name, more in MODELS.items():
+DECOUPLED = """backend: "{name}"
+model_transaction_policy {{ decoupled: true }}
+input [ {{ name: "IN" data_type: TYPE_INT32 dims: [ {n_in} ] }} ]
+output [ {{ name: "OUT" data_type: TYPE_{out} dims: [ -1 ] }} ]
+instance_group [ {{ count: 1 kind: KIND_CPU }} ]
+"""
+
+
+def _write_models(folder, models):
+    for name, config in models.items():
         if not (folder / name).exists():
             (folder / name / "1").mkdir(parents=True)
-            (folder / name / "config.pbtxt").write_text(CONFIG + more)
+            (folder / name / "config.pbtxt").write_text(config)
     return folder
+
+
+def _repository(lab):
+    """The models, and the folder of their backend."""
+    models = {name: CONFIG + more for name, more in MODELS.items()}
+    return _write_models(lab.folder / "repositories" / "embed", models), lab.build / "backends"
+
+
+def _decoupled_repository(lab):
+    """The decoupled models, and a folder with both of their backends: one of them belongs to the tests."""
+    models = {"torrent": DECOUPLED.format(name="torrent", n_in=2, out="UINT8"),
+              "square": DECOUPLED.format(name="square", n_in=1, out="INT32")}
+    backends = lab.folder / "backends-decoupled"
+    backends.mkdir(exist_ok=True)
+    for folder in (lab.build / "tests/backends/torrent", lab.build / "backends/square"):
+        if not (backends / folder.name).exists():
+            (backends / folder.name).symlink_to(folder)
+    return _write_models(lab.folder / "repositories" / "decoupled", models), backends
 
 
 def _library(lab, who):
@@ -51,13 +75,12 @@ def _library(lab, who):
     return next(folder.glob("libtritonserver-*.so")), {"LD_LIBRARY_PATH": str(folder)}
 
 
-def _run(lab, who, models, cpus, *flags, seconds=0.0):
+def _run(lab, who, models, cpus, *flags, seconds=0.0, of=_repository, more=None):
     library, environment = _library(lab, who)
-    argv = [lab.programs / "bench_embed", "--seconds", seconds or lab.settings.seconds, *flags, library, _repository(lab),
-            lab.build / "backends", *models]
+    argv = [lab.programs / "bench_embed", "--seconds", seconds or lab.settings.seconds, *flags, library, *of(lab), *models]
     lab.bench.wait_quiet()
-    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False, env={**os.environ, **environment},
-                          preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False,
+                          env={**os.environ, **environment, **(more or {})}, preexec_fn=lambda: os.sched_setaffinity(0, cpus))
     if done.returncode != 0:
         raise Failed(f"bench_embed, {who}, {' '.join(models)}: {done.stderr.strip()[-400:]}")
     seen = json.loads(done.stdout)
@@ -116,6 +139,40 @@ def embed(lab):
                      figure(theirs and theirs["p50_us"]), f"{ours['switches']:.2f}"])
     return table(["model", "in flight", "executes", "Conch CPU µs", "least", "Triton CPU µs", "goal", "met", "Conch p50 µs",
                   "Triton p50 µs", "switches per request"], rows)
+
+
+RESPONSES = 10_000
+# Model, CPU µs at most: torrent does nothing but respond, square also reads the clock twice and reports each response.
+DECOUPLED_GOAL = {"torrent": 0.1, "square": None}
+
+
+def decoupled(lab):
+    """each of 10 000 responses to a decoupled request by the C API in process, on one core, against the genuine library"""
+    seen, mallocs = {}, {}
+    flags = ("--responses", RESPONSES)
+    for i in range(max(3, round(lab.settings.rounds * lab.settings.seconds / TURN_S / 1.5))):
+        for model in DECOUPLED_GOAL:
+            for who in ("Conch", "Triton"):
+                ask = {"of": _decoupled_repository, "seconds": TURN_S}
+                try:
+                    run = _run(lab, who, [model], {lab.settings.server_cpu}, *flags, **ask)
+                    if i == 0:
+                        mallocs[model, who] = _run(lab, who, [model], {lab.settings.server_cpu}, *flags, more=lab.counting(f"{who}-{model}"),
+                                                   **ask)["mallocs"]
+                except servers.Missing as missing:
+                    say(f"  left out: {missing}")
+                    continue
+                seen.setdefault((model, who), []).append(run["cpu_us"])
+    rows = []
+    for model, goal in DECOUPLED_GOAL.items():
+        ours, theirs = seen[model, "Conch"], seen.get((model, "Triton"))
+        ratio = statistics.median(ours) / statistics.median(theirs) if theirs else None
+        rows.append([model, f"{statistics.median(ours):.3f}", f"{min(ours):.3f}", f"{statistics.median(theirs):.3f}" if theirs else "–",
+                     f"{min(theirs):.3f}" if theirs else "–", figure(ratio), f"≤ {goal}" if goal else "–",
+                     met(statistics.median(ours) <= goal) if goal else "–", f"{mallocs[model, 'Conch']:.3f}", "0", met(mallocs[model, "Conch"] < 0.01),
+                     f"{mallocs[model, 'Triton']:.1f}" if theirs else "–"])
+    return table(["model", "Conch CPU µs", "least", "Triton CPU µs", "least", "ratio", "goal", "met", "Conch mallocs", "goal", "met",
+                  "Triton mallocs"], rows)
 
 
 # what, models, inline

@@ -236,6 +236,7 @@ ROWS = {
     "mallocs": mallocs,
     "abi": abi,
     "embed": embed.embed,
+    "decoupled": embed.decoupled,
     "cores": embed.cores,
     "others": others.others,
     "grpc-small": grpc.small,

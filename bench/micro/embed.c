@@ -8,6 +8,8 @@
  *     --threads N      driving threads (1); thread i asks the MODEL i modulo their number
  *     --seconds S      how long requests flow (1); a quarter of it before, uncounted
  *     --sequences      each request in flight belongs to a sequence of its own, of 100 requests
+ *     --responses N    models are decoupled and of the backend torrent or square: each request has
+ * N responses, which count instead of the requests
  *     --inline         models may execute on the driving threads (an option of Conch alone)
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
  *
@@ -16,9 +18,11 @@
  * to its thread through a mutex and a condition, as an embedder's would. Prints one JSON object:
  *
  *     requests, wall_us and cpu_us (of the whole process) per request, p50_us and p99_us from the
- *     making of a request to its response, switches (context switches per request)
+ *     making of a request to its final response, switches (context switches per request), mallocs
+ *     (calls of the allocator per request, if malloc_count.c is preloaded; else 0)
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,8 +31,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "triton/core/tritonserver.h"
 
@@ -62,6 +68,8 @@ struct slot {
     uint64_t correlation_id;
     uint32_t n_sent;
     int n_ends; /* response and release; under driver.mu */
+    int n_responses;
+    int32_t asks[2]; /* of a decoupled model: how many responses, and bytes of each */
     float in[TENSOR_BYTES / 4], out[TENSOR_BYTES / 4];
 };
 
@@ -81,7 +89,7 @@ struct driver {
     struct slot *finished;
 };
 
-static int in_flight = 1, n_threads = 1, n_models;
+static int in_flight = 1, n_threads = 1, responses, n_models;
 static double seconds = 1;
 static bool sequences, pinned;
 static char **models;
@@ -120,7 +128,7 @@ static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const cha
     (void)name;
     (void)type;
     (void)type_id;
-    if (size != TENSOR_BYTES)
+    if (size > TENSOR_BYTES || (size != TENSOR_BYTES && !responses))
         fail("output", "it has not 64 bytes");
     *buffer = s->out;
     *buffer_userp = NULL;
@@ -155,6 +163,24 @@ static void end(struct slot *s)
     pthread_mutex_unlock(&d->mu);
 }
 
+/* … of a decoupled model: the final flag comes alone. */
+static void on_one_of_many(TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                           void *userp)
+{
+    struct slot *s = userp;
+    if (response) {
+        must(InferenceResponseError(response), "response");
+        must(InferenceResponseDelete(response), "response");
+        s->n_responses++;
+    }
+    if (!(flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL))
+        return;
+    if (s->n_responses != responses)
+        fail("responses", "they are too few or too many");
+    s->answered_ns = now_ns();
+    end(s);
+}
+
 static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags, void *userp)
 {
     struct slot *s = userp;
@@ -185,14 +211,23 @@ static uint32_t sequence_flags(struct slot *s)
            (at == SEQUENCE_LENGTH - 1 ? TRITONSERVER_REQUEST_FLAG_SEQUENCE_END : 0);
 }
 
-static void send_request(struct slot *s)
+/* Asks for responses of 64 bytes (torrent), or of what a model of one element has (square). */
+static void fill_decoupled(struct slot *s, TRITONSERVER_InferenceRequest *r)
+{
+    bool has_bytes = strcmp(s->driver->model, "torrent") == 0;
+    int64_t shape[] = {has_bytes ? 2 : 1};
+    s->asks[0] = responses;
+    s->asks[1] = TENSOR_BYTES;
+    s->n_responses = 0;
+    must(InferenceRequestAddInput(r, "IN", TRITONSERVER_TYPE_INT32, shape, 1), "input");
+    must(InferenceRequestAppendInputData(r, "IN", s->asks, (size_t)shape[0] * sizeof(s->asks[0]),
+                                         TRITONSERVER_MEMORY_CPU, 0),
+         "input");
+}
+
+static void fill_request(struct slot *s, TRITONSERVER_InferenceRequest *r)
 {
     static const int64_t shape[] = {1, TENSOR_BYTES / 4};
-    TRITONSERVER_InferenceRequest *r;
-    s->n_ends = 0;
-    s->started_ns = now_ns();
-    must(InferenceRequestNew(&r, server, s->driver->model, -1), "request");
-    s->request = r;
     must(InferenceRequestAddInput(r, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2), "input");
     must(InferenceRequestAppendInputData(r, "INPUT0", s->in, TENSOR_BYTES, TRITONSERVER_MEMORY_CPU,
                                          0),
@@ -202,8 +237,23 @@ static void send_request(struct slot *s)
         must(InferenceRequestSetCorrelationId(r, s->correlation_id), "correlation ID");
         must(InferenceRequestSetFlags(r, sequence_flags(s)), "flags");
     }
+}
+
+static void send_request(struct slot *s)
+{
+    TRITONSERVER_InferenceRequest *r;
+    s->n_ends = 0;
+    s->started_ns = now_ns();
+    must(InferenceRequestNew(&r, server, s->driver->model, -1), "request");
+    s->request = r;
+    if (responses)
+        fill_decoupled(s, r);
+    else
+        fill_request(s, r);
     must(InferenceRequestSetReleaseCallback(r, on_release, s), "release callback");
-    must(InferenceRequestSetResponseCallback(r, allocator, s, on_response, s), "response callback");
+    must(InferenceRequestSetResponseCallback(r, allocator, s,
+                                             responses ? on_one_of_many : on_response, s),
+         "response callback");
     must(ServerInferAsync(server, r, NULL), "infer");
 }
 
@@ -222,7 +272,7 @@ static struct slot *take_finished(struct driver *d)
 static void note(struct driver *d, const struct slot *s)
 {
     d->samples_ns[d->n_samples++ % MAX_SAMPLES] = (uint32_t)(s->answered_ns - s->started_ns);
-    d->n_requests++;
+    d->n_requests += responses ? (uint64_t)responses : 1;
 }
 
 /* Keeps the slots busy for for_s seconds, then lets them end. */
@@ -283,7 +333,28 @@ static double process_us(long *ret_switches)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void print(struct driver *drivers, double cpu_us, double wall_us, long switches)
+/* Returns the allocating calls that malloc_count.c has counted by now. */
+static uint64_t count_mallocs(void)
+{
+    enum { ALLOCATING = 4 }; /* malloc, calloc, realloc, aligned */
+    static const uint64_t *counts;
+    const char *path = getenv("MALLOC_COUNT_FILE");
+    int fd = path && !counts ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        void *at = mmap(NULL, ALLOCATING * sizeof(*counts), PROT_READ, MAP_SHARED, fd, 0);
+        close(fd);
+        if (at == MAP_FAILED)
+            fail(path, "it cannot be mapped");
+        counts = at;
+    }
+    uint64_t n = 0;
+    for (int i = 0; counts && i < ALLOCATING; i++)
+        n += counts[i];
+    return n;
+}
+
+static void print(struct driver *drivers, double cpu_us, double wall_us, long switches,
+                  uint64_t mallocs)
 {
     uint64_t n = 0, n_samples = 0;
     uint32_t *all = calloc((size_t)n_threads * MAX_SAMPLES, sizeof(*all));
@@ -298,9 +369,9 @@ static void print(struct driver *drivers, double cpu_us, double wall_us, long sw
     qsort(all, n_samples, sizeof(*all), by_size);
     printf(
         "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"p50_us\": %.3f, \"p99_us\": "
-        "%.3f, \"switches\": %.3f}\n",
+        "%.3f, \"switches\": %.3f, \"mallocs\": %.4f}\n",
         (unsigned long long)n, wall_us / (double)n, cpu_us / (double)n, all[n_samples / 2] / 1e3,
-        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n);
+        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n, (double)mallocs / (double)n);
     free(all);
 }
 
@@ -384,14 +455,15 @@ static void measure(void)
     }
     pthread_barrier_wait(&barrier);
     double cpu_us = process_us(&switches_before);
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = now_ns(), mallocs = count_mallocs();
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
+    mallocs = count_mallocs() - mallocs;
     double wall_us = (double)(now_ns() - start_ns) / 1e3;
     cpu_us = process_us(&switches) - cpu_us;
     for (int i = 0; i < n_threads; i++)
         pthread_join(drivers[i].thread, NULL);
-    print(drivers, cpu_us, wall_us, switches - switches_before);
+    print(drivers, cpu_us, wall_us, switches - switches_before, mallocs);
     for (int i = 0; i < n_threads; i++)
         driver_done(&drivers[i]);
 }
@@ -403,6 +475,7 @@ int main(int argc, char **argv)
         {"threads", required_argument, NULL, 't'},
         {"seconds", required_argument, NULL, 's'},
         {"sequences", no_argument, NULL, 'q'},
+        {"responses", required_argument, NULL, 'r'},
         {"inline", no_argument, NULL, 'i'},
         {"pin", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
@@ -423,6 +496,9 @@ int main(int argc, char **argv)
         case 'q':
             sequences = true;
             break;
+        case 'r':
+            responses = atoi(optarg);
+            break;
         case 'i':
             inlined = true;
             break;
@@ -434,7 +510,8 @@ int main(int argc, char **argv)
         }
     }
     n_models = argc - optind - 3;
-    if (n_models < 1 || in_flight < 1 || n_threads < 1 || n_threads > MAX_THREADS || seconds <= 0) {
+    if (n_models < 1 || in_flight < 1 || responses < 0 || n_threads < 1 ||
+        n_threads > MAX_THREADS || seconds <= 0) {
         fprintf(stderr, "usage: %s [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…\n", argv[0]);
         return 2;
     }

@@ -171,6 +171,15 @@ struct status *output_undo_reshape(struct response *resp, struct output *out,
     return NULL;
 }
 
+/* Returns the description of an output, which mostly stands where the model has it and then has the
+ * model's own name (own_name()). */
+static const struct tensor_spec *find_output_at(const struct model *m, uint32_t i, const char *name)
+{
+    if (LIKELY(i < m->n_outputs && m->outputs[i].name == name))
+        return &m->outputs[i];
+    return model_find_output(m, name);
+}
+
 /*
  * Makes the outputs that the client gets: the requested ones, without the model's reshape. A
  * backend may answer any type and shape; only a name that the model does not have is an error.
@@ -180,7 +189,7 @@ struct status *response_check(struct response *resp)
     struct model *m = resp->request->model;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         struct output *out = resp->outputs[i];
-        const struct tensor_spec *spec = model_find_output(m, out->name);
+        const struct tensor_spec *spec = find_output_at(m, i, out->name);
         if (UNLIKELY(!spec))
             return status_new(STATUS_INVALID_ARG, "unexpected inference output '%s' for model '%s'",
                               out->name, m->name);
