@@ -46,11 +46,39 @@ static void report_release(struct trace *t)
     to_outer_trace(t)->release_fn(as_trace(t), to_outer_trace(t)->data); /* deletes it */
 }
 
+static struct trace *spawn_child(struct trace *t);
+
+static void free_trace(struct trace *t)
+{
+    trace_done(t);
+    mem_free(to_outer_trace(t));
+}
+
 static const struct trace_ops api_trace_ops = {
     .activity = report_activity,
     .tensor = report_tensor,
     .release = report_release,
+    .spawn = spawn_child,
+    .free = free_trace,
 };
+
+static struct api_trace *make_trace(unsigned int level, uint64_t parent_id)
+{
+    struct api_trace *a = mem_zalloc(sizeof(*a));
+    trace_init(&a->trace, &api_trace_ops, level, parent_id);
+    return a;
+}
+
+static struct trace *spawn_child(struct trace *t)
+{
+    const struct api_trace *parent = to_outer_trace(t);
+    struct api_trace *child = make_trace(t->level, t->id);
+    child->activity_fn = parent->activity_fn;
+    child->tensor_fn = parent->tensor_fn;
+    child->release_fn = parent->release_fn;
+    child->data = parent->data;
+    return &child->trace;
+}
 
 const char *TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level)
 {
@@ -71,8 +99,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
     NEED(trace);
     NEED(activity_fn);
     NEED(release_fn);
-    struct api_trace *a = mem_zalloc(sizeof(*a));
-    trace_init(&a->trace, &api_trace_ops, (unsigned int)level, parent_id);
+    struct api_trace *a = make_trace((unsigned int)level, parent_id);
     a->activity_fn = activity_fn;
     a->tensor_fn = tensor_activity_fn;
     a->release_fn = release_fn;
@@ -94,8 +121,7 @@ TRITONSERVER_InferenceTraceNew(TRITONSERVER_InferenceTrace **trace,
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *trace)
 {
     NEED(trace);
-    trace_done(to_trace(trace));
-    mem_free(to_outer_trace(to_trace(trace)));
+    trace_free(to_trace(trace));
     return NULL;
 }
 
@@ -104,10 +130,9 @@ TRITONSERVER_InferenceTraceSpawnChildTrace(TRITONSERVER_InferenceTrace *trace,
                                            TRITONSERVER_InferenceTrace **child_trace)
 {
     NEED(trace);
-    const struct api_trace *parent = to_outer_trace(to_trace(trace));
-    return TRITONSERVER_InferenceTraceTensorNew(
-        child_trace, (TRITONSERVER_InferenceTraceLevel)parent->trace.level, parent->trace.id,
-        parent->activity_fn, parent->tensor_fn, parent->release_fn, parent->data);
+    NEED(child_trace);
+    *child_trace = as_trace(trace_spawn(to_trace(trace)));
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace,

@@ -16,12 +16,14 @@
  *     index
  *
  * INPUT is NAME:TYPE:SHAPE:ELEMENTS, separated by commas, or one of @priority:N,
- * @timeout:MICROSECONDS, @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @PARAMETER:TEXT.
+ * @timeout:MICROSECONDS, @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @trace,
+ * @PARAMETER:TEXT. A traced request ends with the release of its trace.
  * PARAMETER of a load is TYPE:NAME=VALUE, its type being string, bytes, int, bool or double.
  *
  * It prints one line for each event:
  *
  *     ID response OUTPUT… [final] · ID error CODE: TEXT [final] · ID final · ID refused CODE: TEXT
+ *     ID trace [PARENT'S MODEL>]MODEL:VERSION ACTIVITY [TENSOR] · … released
  *     COMMAND MODEL ok|CODE: TEXT · joined · and documents as they are
  */
 #include <inttypes.h>
@@ -34,14 +36,21 @@
 
 #include "triton/core/tritonserver.h"
 
-enum { MAX_WORDS = 64, MAX_REQUESTS = 256, MAX_INPUTS = 16, MAX_DIMS = 8 };
+enum { MAX_WORDS = 64, MAX_REQUESTS = 256, MAX_INPUTS = 16, MAX_DIMS = 8, MAX_TRACES = 16 };
 
 struct running {
     char id[64];
     TRITONSERVER_InferenceRequest *request;
     void *data[MAX_INPUTS];
     size_t n_data;
-    bool final, released; /* under mu */
+    bool traced;
+    bool final, released; /* this and the next under mu */
+    size_t n_traces;
+    struct seen_trace {
+        uint64_t id;
+        char model[64];
+        bool ended;
+    } traces[MAX_TRACES];
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -254,6 +263,92 @@ static void on_release(TRITONSERVER_InferenceRequest *request, const uint32_t fl
     pthread_mutex_unlock(&mu);
 }
 
+/* ---- Traces --------------------------------------------------------------------------------- */
+
+/* Returns what is known of a trace of that request, which begins now if it is a new one. */
+static struct seen_trace *find_trace_locked(struct running *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->n_traces; i++) {
+        if (r->traces[i].id == id)
+            return &r->traces[i];
+    }
+    if (r->n_traces == MAX_TRACES)
+        abort();
+    r->traces[r->n_traces].id = id;
+    return &r->traces[r->n_traces++];
+}
+
+static void say_traced(struct running *r, TRITONSERVER_InferenceTrace *trace, const char *what,
+                       const char *tensor, bool end)
+{
+    char parent_text[80] = "";
+    const char *model, *id_text;
+    uint64_t id, parent;
+    int64_t version;
+    must(TRITONSERVER_InferenceTraceId(trace, &id));
+    must(TRITONSERVER_InferenceTraceParentId(trace, &parent));
+    must(TRITONSERVER_InferenceTraceModelName(trace, &model));
+    must(TRITONSERVER_InferenceTraceModelVersion(trace, &version));
+    must(TRITONSERVER_InferenceTraceRequestId(trace, &id_text));
+    pthread_mutex_lock(&mu);
+    struct seen_trace *seen = find_trace_locked(r, id);
+    snprintf(seen->model, sizeof(seen->model), "%s", model);
+    if (parent)
+        snprintf(parent_text, sizeof(parent_text), "%s>", find_trace_locked(r, parent)->model);
+    pthread_mutex_unlock(&mu);
+    say("%s trace %s%s:%" PRId64 " %s%s%s", id_text, parent_text, model, version, what,
+        *tensor ? " " : "", tensor);
+    pthread_mutex_lock(&mu);
+    seen->ended |= end;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mu);
+}
+
+static void on_activity(TRITONSERVER_InferenceTrace *trace,
+                        TRITONSERVER_InferenceTraceActivity activity, uint64_t ns, void *userp)
+{
+    (void)ns;
+    say_traced(userp, trace, TRITONSERVER_InferenceTraceActivityString(activity), "", false);
+}
+
+static void on_tensor(TRITONSERVER_InferenceTrace *trace,
+                      TRITONSERVER_InferenceTraceActivity activity, const char *name,
+                      TRITONSERVER_DataType type, const void *base, size_t size,
+                      const int64_t *shape, uint64_t n_dims, TRITONSERVER_MemoryType memory_type,
+                      int64_t memory_id, void *userp)
+{
+    (void)type, (void)base, (void)size, (void)shape, (void)n_dims, (void)memory_type;
+    (void)memory_id;
+    say_traced(userp, trace, TRITONSERVER_InferenceTraceActivityString(activity), name, false);
+}
+
+static void on_trace_release(TRITONSERVER_InferenceTrace *trace, void *userp)
+{
+    say_traced(userp, trace, "released", "", true);
+    must(TRITONSERVER_InferenceTraceDelete(trace));
+}
+
+/* Returns NULL for a request that is not traced. */
+static TRITONSERVER_InferenceTrace *make_trace(struct running *r)
+{
+    TRITONSERVER_InferenceTrace *trace = NULL;
+    if (r->traced)
+        must(TRITONSERVER_InferenceTraceTensorNew(
+            &trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS | TRITONSERVER_TRACE_LEVEL_TENSORS, 0,
+            on_activity, on_tensor, on_trace_release, r));
+    return trace;
+}
+
+/* Have all traces of the request been released? They may be before the request, or after it. */
+static bool is_traced_locked(const struct running *r)
+{
+    for (size_t i = 0; i < r->n_traces; i++) {
+        if (!r->traces[i].ended)
+            return false;
+    }
+    return true;
+}
+
 /* ---- Commands ------------------------------------------------------------------------------- */
 
 static struct running *find(const char *id)
@@ -277,7 +372,7 @@ static void wait_for_answer(struct running *r)
 static void wait_for(struct running *r)
 {
     pthread_mutex_lock(&mu);
-    while (r->request && (!r->final || !r->released))
+    while (r->request && (!r->final || !r->released || !is_traced_locked(r)))
         pthread_cond_wait(&changed, &mu);
     pthread_mutex_unlock(&mu);
     if (r->request)
@@ -336,6 +431,10 @@ static TRITONSERVER_Error *set_option(struct running *r, char *text)
         return set_flag(r, TRITONSERVER_REQUEST_FLAG_SEQUENCE_START);
     if (strcmp(text, "@end") == 0)
         return set_flag(r, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
+    if (strcmp(text, "@trace") == 0) {
+        r->traced = true;
+        return NULL;
+    }
     if (!rest)
         abort();
     if (strcmp(name, "@priority") == 0)
@@ -374,11 +473,14 @@ static struct running *start_request(char **words, int n)
         abort();
     struct running *r = &requests[n_requests++];
     snprintf(r->id, sizeof(r->id), "%s", words[0]);
+    TRITONSERVER_InferenceTrace *trace = NULL;
     TRITONSERVER_Error *error = prepare(r, words + 1, n - 1);
     if (!error)
-        error = TRITONSERVER_ServerInferAsync(server, r->request, NULL);
+        error = TRITONSERVER_ServerInferAsync(server, r->request, trace = make_trace(r));
     if (!error)
         return r;
+    if (trace && r->n_traces == 0) /* a request that does not fit its model leaves it to us */
+        must(TRITONSERVER_InferenceTraceDelete(trace));
     ended(r->id, "refused", error);
     if (r->request)
         must(TRITONSERVER_InferenceRequestDelete(r->request));

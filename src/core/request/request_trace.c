@@ -10,6 +10,18 @@
 #include "core/model/model.h"
 #include "core/request/response.h"
 
+void trace_step(struct request *step, const struct request *ensemble)
+{
+    BUG_ON(step->maker.trace);
+    if (UNLIKELY(ensemble->maker.trace))
+        step->maker.trace = trace_spawn(ensemble->maker.trace);
+}
+
+void trace_drop(struct request *r)
+{
+    trace_free(TAKE(r->maker.trace));
+}
+
 void trace_begin(struct request *r)
 {
     struct trace *t = r->maker.trace;
@@ -17,8 +29,8 @@ void trace_begin(struct request *r)
         return;
     trace_set_request(t, r->model->name, r->model->version, r->maker.id);
     trace_report(t, TRACE_REQUEST_START, r->admitted.start_ns);
-    trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
     trace_report(t, TRACE_QUEUE_START, r->admitted.queue_ns);
+    trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
 }
 
 void trace_end(struct request *r)

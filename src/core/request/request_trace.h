@@ -13,6 +13,16 @@
 struct output;
 struct request;
 
+/*
+ * trace_step - gives the request of an ensemble's step a child of the ensemble's trace, if that has
+ * one. The maker calls it before server_infer(); until then the request has no trace.
+ *
+ * Thread: the one that has both requests, without locks.
+ */
+void trace_step(struct request *step, const struct request *ensemble);
+/* trace_drop - frees the trace of a request that the core has not accepted; nobody hears of it. */
+void trace_drop(struct request *r);
+
 /* They do nothing for a request without a trace. */
 void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
 void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */

@@ -66,6 +66,18 @@ void trace_done(struct trace *t)
     mem_free(t->context);
 }
 
+struct trace *trace_spawn(struct trace *t)
+{
+    mutex_assert_none_held();
+    return t->ops->spawn(t);
+}
+
+void trace_free(struct trace *t)
+{
+    if (t)
+        t->ops->free(t);
+}
+
 static void replace_text(char **text, const char *by)
 {
     mem_free(*text);

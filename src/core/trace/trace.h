@@ -6,7 +6,10 @@
  *
  *     maker: trace_init() ─► maker.trace ─► server_infer() ─► activities … ─► ops->release()
  *
- * One thread at a time has the request, and with it its trace.
+ * One thread at a time has the request, and with it its trace. A request that an ensemble makes for
+ * one of its steps has a trace of its own, a child of the ensemble's: the two may report at the
+ * same time, from different threads.
+ *
  * Source: reference/behaviours §22; reference/features §7.1
  */
 #ifndef CONCH_CORE_TRACE_TRACE_H
@@ -66,6 +69,10 @@ struct trace_ops {
     void (*tensor)(struct trace *t, enum trace_activity activity, const struct trace_tensor *what);
     /* No call follows; the maker ends the trace with trace_done(). */
     void (*release)(struct trace *t);
+    /* Makes a trace of the same maker and level, whose parent is t (trace_init()). */
+    struct trace *(*spawn)(struct trace *t);
+    /* Frees a trace that no request has, or one in `release`: calls trace_done(). */
+    void (*free)(struct trace *t);
 };
 
 struct trace {
@@ -84,6 +91,17 @@ struct trace {
 void trace_init(struct trace *t, const struct trace_ops *ops, unsigned int level,
                 uint64_t parent_id);
 void trace_done(struct trace *t);
+
+/*
+ * trace_spawn - makes a child of the trace: with its maker and level, an id of its own, and without
+ * model, request or context. The caller ends it with trace_free(), or a request takes it.
+ *
+ * Thread: any, while the parent is not released.
+ */
+struct trace *trace_spawn(struct trace *t);
+
+/* trace_free - frees a trace that no request has. Its maker is not told. NULL is fine. */
+void trace_free(struct trace *t);
 
 /* trace_set_context - the text is copied. */
 void trace_set_context(struct trace *t, const char *context);

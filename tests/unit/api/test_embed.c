@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 #include "api/handles.h"
+#include "base/mem.h"
 #include "conch/conch.h"
+#include "core/trace/trace.h"
 #include "lib/repository.h"
 #include "triton/core/tritonserver.h"
 
@@ -507,6 +509,61 @@ static void traces_have_identity_and_context(void **state)
         "<unknown>");
 }
 
+/* A trace that no program has made: a backend that asks for it gets the functions of its maker. */
+static int n_own_spawned, n_own_freed;
+
+static void ignore_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
+{
+    (void)t, (void)activity, (void)ns;
+}
+
+static void release_own_trace(struct trace *t)
+{
+    (void)t;
+    fail();
+}
+
+static struct trace *spawn_own_trace(struct trace *t);
+
+static void free_own_trace(struct trace *t)
+{
+    n_own_freed++;
+    trace_done(t);
+    mem_free(t);
+}
+
+static const struct trace_ops own_trace_ops = {
+    .activity = ignore_activity,
+    .release = release_own_trace,
+    .spawn = spawn_own_trace,
+    .free = free_own_trace,
+};
+
+static struct trace *spawn_own_trace(struct trace *t)
+{
+    struct trace *child = mem_alloc(sizeof(*child));
+    n_own_spawned++;
+    trace_init(child, &own_trace_ops, t->level, t->id);
+    return child;
+}
+
+static void traces_of_other_makers_are_spawned_and_deleted_by_them(void **state)
+{
+    struct trace *own = mem_alloc(sizeof(*own));
+    TRITONSERVER_InferenceTrace *child;
+    uint64_t parent;
+    (void)state;
+    trace_init(own, &own_trace_ops, TRACE_TIMESTAMPS, 0);
+    uint64_t id = own->id;
+    OK(TRITONSERVER_InferenceTraceSpawnChildTrace(as_trace(own), &child));
+    assert_int_equal(n_own_spawned, 1);
+    OK(TRITONSERVER_InferenceTraceParentId(child, &parent));
+    assert_int_equal(parent, id);
+    OK(TRITONSERVER_InferenceTraceDelete(child));
+    OK(TRITONSERVER_InferenceTraceDelete(as_trace(own)));
+    assert_int_equal(n_own_freed, 2);
+}
+
 static void start_fails(const char *repository, const char *expected)
 {
     TRITONSERVER_ServerOptions *options;
@@ -642,6 +699,7 @@ int main(void)
         cmocka_unit_test(a_request_used_for_ever_stays_small),
         cmocka_unit_test(a_trace_reports_the_activities_of_a_request),
         cmocka_unit_test(traces_have_identity_and_context),
+        cmocka_unit_test(traces_of_other_makers_are_spawned_and_deleted_by_them),
         cmocka_unit_test(a_failed_start_gives_its_reason),
         cmocka_unit_test(a_server_starts_in_two_steps),
     };
