@@ -116,6 +116,13 @@ static void stop_call(struct grpc_call *c)
         c->kind->on_stop(c);
 }
 
+/* The longest message that the call takes, packed or not. */
+static size_t get_max_message(const struct grpc_call *c)
+{
+    size_t of_service = c->ctx->settings->max_message_bytes, of_kind = c->kind->max_message_bytes;
+    return of_kind > 0 ? MIN(of_kind, of_service) : of_service;
+}
+
 static void on_begin(struct http2_stream *s, const struct http2_head *head)
 {
     struct grpc_call *c = call_of(s);
@@ -143,8 +150,7 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
         http2_stream_sends_one(s);
     /* The bytes of a window, and no more of used ones: keep_held_bytes(). */
     buf_init_pooled(&c->held, 2 * http2_stream_window(s), ctx->env->net.pool);
-    incoming_init(&c->incoming, s, ctx->env->net.pool, ctx->settings->max_message_bytes,
-                  c->kind->has_tensors);
+    incoming_init(&c->incoming, s, ctx->env->net.pool, get_max_message(c), c->kind->has_tensors);
     c->has_begun = true;
     c->head = head;
     c->kind->begin(c);
@@ -201,7 +207,7 @@ static void unpack_elsewhere(struct grpc_call *c, const struct incoming_message 
     j->job.unpacks = true;
     j->job.pieces = &j->piece;
     j->job.n_pieces = 1;
-    j->job.max_bytes = c->ctx->settings->max_message_bytes;
+    j->job.max_bytes = c->incoming.max_bytes;
     j->job.on_done = on_unpack_done;
     packing_begin(c->ctx->packing, &j->job);
 }
@@ -212,7 +218,7 @@ static void unpack_elsewhere(struct grpc_call *c, const struct incoming_message 
  */
 static void unpack_message(struct grpc_call *c, const struct incoming_message *m)
 {
-    size_t most = c->ctx->settings->max_message_bytes;
+    size_t most = c->incoming.max_bytes;
     size_t here = c->ctx->packing ? MIN(most, (size_t)PACKING_HERE_BYTES) : most;
     enum compress_format format = c->encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB;
     char *block;

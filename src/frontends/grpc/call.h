@@ -53,6 +53,11 @@ struct grpc_kind {
     size_t memory_bytes; /* of the call's arena, before it takes memory from the pool */
     bool has_tensors;    /* its messages are ModelInferRequests */
     bool takes_many;     /* a call may have any number of messages */
+    /*
+     * The longest message, packed or not, if the service allows it; 0: the service's limit alone. A
+     * longer one is refused when its length is announced.
+     */
+    size_t max_message_bytes;
     /* The call begins; its part is not cleared. */
     void (*begin)(struct grpc_call *c);
     /* A message is complete and unpacked. `block` is the kind's, which releases it. */

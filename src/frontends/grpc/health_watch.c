@@ -27,7 +27,10 @@
 
 #define LOOK_NS (200 * NS_PER_MS)
 
-enum { MAX_NAME = 1024 };
+enum {
+    MAX_NAME = 1024,
+    MAX_REQUEST = 4096, /* a name, and fields of later versions */
+};
 
 /* The values are those of HealthCheckResponse.ServingStatus. */
 enum state { STATE_NONE = 0, STATE_SERVING = 1, STATE_NOT_SERVING = 2, STATE_UNKNOWN_SERVICE = 3 };
@@ -209,6 +212,7 @@ static void take_watch_message(struct grpc_call *c, char *block, const char *byt
 
 const struct grpc_kind grpc_watch_kind = {
     .part_bytes = sizeof(struct watch),
+    .max_message_bytes = MAX_REQUEST,
     .begin = begin_health_watch,
     .on_message = take_watch_message,
     .on_stop = stop_watch,

@@ -44,9 +44,6 @@ static void release_answer(void *owner)
 static struct status *fill_answer(const char *bytes, size_t n_bytes, struct buf *out)
 {
     static const char no_prefix[INCOMING_PREFIX_BYTES];
-    if (n_bytes > MAX_REQUEST)
-        return status_new(STATUS_EXHAUSTED, "a reflection request of %zu bytes, the limit is %d",
-                          n_bytes, MAX_REQUEST);
     buf_add(out, no_prefix, sizeof(no_prefix));
     struct status *st = reflection_answer(bytes, n_bytes, out);
     if (st)
@@ -111,6 +108,7 @@ static void stop_reflection(struct grpc_call *c)
 
 const struct grpc_kind grpc_reflection_kind = {
     .takes_many = true,
+    .max_message_bytes = MAX_REQUEST,
     .begin = begin_reflection,
     .on_message = take_reflection_message,
     .on_half_close = call_finish,

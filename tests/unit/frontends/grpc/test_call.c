@@ -1108,6 +1108,59 @@ static void a_stop_ends_watches_and_reflection(void **state)
     driver.env->net.draining = false;
 }
 
+/* ---- Limits of a kind ----------------------------------------------------------------------- */
+
+/* Begins a call of which the client has sent no more than the prefix of a message of n bytes. */
+static struct h2c_stream *announce(const char *path, size_t n)
+{
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    static char zeros[128 << 10];
+    nghttp2_nv fields[] = {h2c_nv("content-type", "application/grpc"), h2c_nv("te", "trailers")};
+    add_prefixed(&body, false, zeros, n);
+    struct h2c_stream *s = h2c_request(&client, path, buf_text(&body), body.size, 5, fields, 2);
+    h2c_pump(&client);
+    return s;
+}
+
+static void a_kind_refuses_long_messages_at_their_prefix(void **state)
+{
+    static const struct {
+        const char *path;
+        size_t most;
+    } rows[] = {{"/grpc.health.v1.Health/Watch", 4096}, {REFLECTION, 64 << 10}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct h2c_stream *fits = announce(rows[i].path, rows[i].most);
+        const struct h2c_stream *s = announce(rows[i].path, rows[i].most + 1);
+        char wanted[100];
+        snprintf(wanted, sizeof(wanted), "Received message larger than max (%zu vs. %zu)",
+                 rows[i].most + 1, rows[i].most);
+        assert_true(s->ended);
+        expect_failure(s, "8", wanted);
+        assert_false(fits->ended);
+    }
+}
+
+/* A message that is short while it is packed. */
+static void a_kind_refuses_messages_that_unpack_long(void **state)
+{
+    static uint8_t zeros[(64 << 10) + 1];
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    struct iovec message = {zeros, sizeof(zeros)};
+    const nghttp2_nv gzip[] = {h2c_nv("grpc-encoding", "gzip")};
+    char *packed, wanted[100];
+    size_t n_packed;
+    (void)state;
+    assert_null(compress_pack(ctx.compress, COMPRESS_GZIP, &message, 1, driver.pool, NULL, &packed,
+                              &n_packed));
+    add_prefixed(&body, true, packed, n_packed);
+    pool_release(packed);
+    struct h2c_stream *s = post(REFLECTION, &body, gzip, 1);
+    await_end(s);
+    snprintf(wanted, sizeof(wanted), "%zu bytes unpack to more than 65536 bytes", n_packed);
+    expect_failure(s, "8", wanted);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
 
 int main(void)
@@ -1141,6 +1194,8 @@ int main(void)
         TEST(an_error_of_the_stream_cancels_its_requests),
         TEST(an_early_error_waits_for_earlier_answers),
         TEST(a_watch_tells_each_change),
+        TEST(a_kind_refuses_long_messages_at_their_prefix),
+        TEST(a_kind_refuses_messages_that_unpack_long),
         TEST(a_stop_ends_watches_and_reflection),
         TEST(idle_streams_are_small),
         cmocka_unit_test_setup_teardown(as_much_waits_as_the_window_allows,
