@@ -2,7 +2,8 @@
 /*
  * DESIGN: a line is put together on the stack, then given to its sink (log_sink.h) under one mutex.
  * So lines keep their order, and the last message is remembered. The test whether a level is on is
- * one relaxed load.
+ * one relaxed load. Readers of the settings and of the file's path, such as event loops, never wait
+ * for the mutex, whose holder may wait for the log's reader.
  */
 #include "base/log.h"
 
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,8 @@
 #include "base/utf8.h"
 
 enum {
-    LOG_LEVEL = 1000,     /* of the mutex: below all others */
+    LOG_LEVEL = 1000,     /* of log.mu: below all others */
+    PATH_LEVEL = 1001,    /* of log_path.mu, a leaf */
     USUAL_BYTES = 1024,   /* longer messages take memory from the system */
     MAX_BYTES = 32 << 10, /* of a message; longer ones are cut, with their length */
     FILE_BYTES = 128,     /* of a file name; longer ones are cut */
@@ -47,17 +50,19 @@ static struct log_origin origin_of_message(enum log_level level, const char *fil
     return (struct log_origin){level, slash ? slash + 1 : file, line};
 }
 
-/* Read by log_is_on(); bits by enum log_level. Any thread, relaxed: a late change is harmless. */
-static atomic_uint levels_on = 1u << LOG_INFO | 1u << LOG_WARN | 1u << LOG_ERROR;
-static atomic_int verbose_on;
-static atomic_int format_in_use = LOG_FORMAT_DEFAULT;
+/*
+ * All settings in one word, so that a snapshot of them needs no lock: bits by enum log_level, a bit
+ * for the format, the verbose level from VERBOSE_SHIFT on. Any thread, relaxed: a late change is
+ * harmless.
+ */
+enum { FORMAT_BIT = 8, VERBOSE_SHIFT = 32 };
+static _Atomic uint64_t settings_in_use = 1u << LOG_INFO | 1u << LOG_WARN | 1u << LOG_ERROR;
 
 static struct {
     struct mutex mu;
     /* Under mu. */
     struct clock *clock;       /* NULL = the real one */
     bool has_file;             /* otherwise it goes to the console */
-    char path[PATH_MAX];       /* of the file; "" */
     enum log_level last_level; /* of the last message, if it is short enough to be remembered */
     char last_file[FILE_BYTES];
     int last_line;
@@ -69,65 +74,66 @@ static struct {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL, .name = "log.mu"},
 };
 
-static void get_settings_locked(struct log_settings *ret_settings)
+/* The path of the file, for readers that do not wait for a line; "" without a file. */
+static struct {
+    struct mutex mu;
+    char text[PATH_MAX]; /* under mu, and changed under log.mu, too */
+} log_path = {
+    .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = PATH_LEVEL, .name = "log_path.mu"},
+};
+
+static uint64_t pack_settings(const struct log_settings *s)
 {
-    unsigned int on = atomic_load_explicit(&levels_on, memory_order_relaxed);
-    *ret_settings = (struct log_settings){
-        .info = on >> LOG_INFO & 1,
-        .warning = on >> LOG_WARN & 1,
-        .error = on >> LOG_ERROR & 1,
-        .verbose_level = atomic_load_explicit(&verbose_on, memory_order_relaxed),
-        .format = (enum log_format)atomic_load_explicit(&format_in_use, memory_order_relaxed),
-    };
+    return (uint64_t)(uint32_t)s->verbose_level << VERBOSE_SHIFT |
+           (uint64_t)(s->format == LOG_FORMAT_ISO8601) << FORMAT_BIT |
+           (uint64_t)s->info << LOG_INFO | (uint64_t)s->warning << LOG_WARN |
+           (uint64_t)s->error << LOG_ERROR;
 }
 
-static void set_settings_locked(const struct log_settings *settings)
+static uint64_t load_settings(void)
 {
-    unsigned int on = (unsigned int)settings->info << LOG_INFO |
-                      (unsigned int)settings->warning << LOG_WARN |
-                      (unsigned int)settings->error << LOG_ERROR;
-    atomic_store_explicit(&levels_on, on, memory_order_relaxed);
-    atomic_store_explicit(&verbose_on, settings->verbose_level, memory_order_relaxed);
-    atomic_store_explicit(&format_in_use, (int)settings->format, memory_order_relaxed);
+    return atomic_load_explicit(&settings_in_use, memory_order_relaxed);
+}
+
+static int verbose_level_of(uint64_t settings)
+{
+    return (int)(uint32_t)(settings >> VERBOSE_SHIFT);
+}
+
+static enum log_format format_of(uint64_t settings)
+{
+    return settings >> FORMAT_BIT & 1 ? LOG_FORMAT_ISO8601 : LOG_FORMAT_DEFAULT;
 }
 
 void log_get_settings(struct log_settings *ret_settings)
 {
-    mutex_lock(&log_state.mu);
-    get_settings_locked(ret_settings);
-    mutex_unlock(&log_state.mu);
+    uint64_t now = load_settings();
+    *ret_settings = (struct log_settings){
+        .info = now >> LOG_INFO & 1,
+        .warning = now >> LOG_WARN & 1,
+        .error = now >> LOG_ERROR & 1,
+        .verbose_level = verbose_level_of(now),
+        .format = format_of(now),
+    };
 }
 
 void log_set_settings(const struct log_settings *settings)
 {
-    mutex_lock(&log_state.mu);
-    set_settings_locked(settings);
-    mutex_unlock(&log_state.mu);
-}
-
-static bool are_equal(const struct log_settings *a, const struct log_settings *b)
-{
-    return a->info == b->info && a->warning == b->warning && a->error == b->error &&
-           a->verbose_level == b->verbose_level && a->format == b->format;
+    atomic_store_explicit(&settings_in_use, pack_settings(settings), memory_order_relaxed);
 }
 
 bool log_replace_settings(const struct log_settings *was, const struct log_settings *settings)
 {
-    struct log_settings now;
-    mutex_lock(&log_state.mu);
-    get_settings_locked(&now);
-    bool is_same = are_equal(&now, was);
-    if (is_same)
-        set_settings_locked(settings);
-    mutex_unlock(&log_state.mu);
-    return is_same;
+    uint64_t expected = pack_settings(was);
+    return atomic_compare_exchange_strong_explicit(&settings_in_use, &expected,
+                                                   pack_settings(settings), memory_order_relaxed,
+                                                   memory_order_relaxed);
 }
 
 bool log_is_on(enum log_level level, int verbosity)
 {
-    if (level == LOG_VERBOSE)
-        return verbosity <= atomic_load_explicit(&verbose_on, memory_order_relaxed);
-    return atomic_load_explicit(&levels_on, memory_order_relaxed) >> level & 1;
+    uint64_t now = load_settings();
+    return level == LOG_VERBOSE ? verbosity <= verbose_level_of(now) : now >> level & 1;
 }
 
 struct status *log_open_file(const char *path)
@@ -143,7 +149,9 @@ struct status *log_open_file(const char *path)
     log_flush(); /* repeats are logged where the message was */
     mutex_lock(&log_state.mu);
     log_state.has_file = fd >= 0;
-    snprintf(log_state.path, sizeof(log_state.path), "%s", path ? path : "");
+    mutex_lock(&log_path.mu);
+    snprintf(log_path.text, sizeof(log_path.text), "%s", path ? path : "");
+    mutex_unlock(&log_path.mu);
     log_state.has_last = false;
     log_sink_set_file(fd);
     mutex_unlock(&log_state.mu);
@@ -152,9 +160,9 @@ struct status *log_open_file(const char *path)
 
 void log_get_file(char *ret_path, size_t room_bytes)
 {
-    mutex_lock(&log_state.mu);
-    snprintf(ret_path, room_bytes, "%s", log_state.path);
-    mutex_unlock(&log_state.mu);
+    mutex_lock(&log_path.mu);
+    snprintf(ret_path, room_bytes, "%s", log_path.text);
+    mutex_unlock(&log_path.mu);
 }
 
 void log_set_clock(struct clock *clock)
@@ -250,7 +258,7 @@ static char *put_prefix(char *to, const struct log_origin *where)
 
     char letter = letters[where->level];
     int length;
-    if (atomic_load_explicit(&format_in_use, memory_order_relaxed) == LOG_FORMAT_ISO8601)
+    if (format_of(load_settings()) == LOG_FORMAT_ISO8601)
         length = snprintf(to, PREFIX_BYTES, "%04d-%02d-%02dT%02d:%02d:%02dZ %c %d %.127s:%d] ",
                           tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
                           tm.tm_sec, letter, (int)getpid(), where->file, where->line);

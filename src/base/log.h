@@ -43,7 +43,7 @@ struct log_settings {
 void log_start(void);
 void log_stop(void);
 
-/* log_get_settings, log_set_settings - Thread: any. */
+/* log_get_settings, log_set_settings - Thread: any. Take no lock. */
 void log_get_settings(struct log_settings *ret_settings);
 void log_set_settings(const struct log_settings *settings);
 
@@ -64,7 +64,10 @@ NODISCARD bool log_replace_settings(const struct log_settings *was,
  */
 NODISCARD struct status *log_open_file(const char *path);
 
-/* log_get_file - the path of the log file, cut to the room; "" when there is none. Thread: any. */
+/*
+ * log_get_file - the path of the log file, cut to the room; "" when there is none. Does not wait
+ * for a line that is being logged. Thread: any.
+ */
 void log_get_file(char *ret_path, size_t room_bytes);
 
 /*

@@ -184,6 +184,79 @@ static void changes_of_two_threads_are_both_kept(void **state)
     }
 }
 
+/* A clock that keeps the thread that reads it, which holds the log's mutex, until the test lets it
+ * go on. */
+static struct {
+    struct clock clock;
+    struct mutex mu;
+    struct cond changed;
+    bool is_read, may_go_on, has_waited_long; /* under mu */
+} gate;
+
+static uint64_t wait_at_gate(struct clock *c)
+{
+    (void)c;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
+    mutex_lock(&gate.mu);
+    gate.is_read = true;
+    cond_broadcast(&gate.changed);
+    while (!gate.may_go_on && !gate.has_waited_long)
+        gate.has_waited_long = !cond_wait_until(&gate.changed, &gate.mu, until_ns);
+    mutex_unlock(&gate.mu);
+    return monotonic_ns();
+}
+
+static void *log_one_line(void *arg)
+{
+    (void)arg;
+    log_info("a line");
+    return NULL;
+}
+
+static void settings_are_read_while_a_line_is_logged(void **state)
+{
+    (void)state;
+    pthread_t logger;
+    struct captured c;
+    struct log_settings was, now;
+    char path[100];
+    gate.clock.now_ns = wait_at_gate;
+    mutex_init(&gate.mu, 2000, "gate");
+    cond_init(&gate.changed);
+    capture();
+    log_set_clock(&gate.clock);
+    assert_int_equal(pthread_create(&logger, NULL, log_one_line, NULL), 0);
+    mutex_lock(&gate.mu);
+    while (!gate.is_read)
+        cond_wait(&gate.changed, &gate.mu);
+    mutex_unlock(&gate.mu);
+
+    log_get_settings(&was);
+    now = was;
+    now.verbose_level = -3;
+    now.format = LOG_FORMAT_ISO8601;
+    bool is_replaced = log_replace_settings(&was, &now);
+    log_get_settings(&now);
+    log_set_settings(&was);
+    log_get_file(path, sizeof(path));
+
+    mutex_lock(&gate.mu);
+    gate.may_go_on = true;
+    bool has_waited = gate.has_waited_long;
+    cond_broadcast(&gate.changed);
+    mutex_unlock(&gate.mu);
+    pthread_join(logger, NULL);
+    log_set_clock(NULL);
+    end_capture(&c);
+    captured_done(&c);
+    assert_false(has_waited);
+    assert_true(is_replaced);
+    assert_true(now.verbose_level == -3 && now.format == LOG_FORMAT_ISO8601);
+    assert_string_equal(path, "");
+    cond_done(&gate.changed);
+    mutex_done(&gate.mu);
+}
+
 static void format_and_levels_change_at_run_time(void **state)
 {
     (void)state;
@@ -779,6 +852,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(messages_go_to_the_console_in_the_default_format),
         TEST(changes_of_two_threads_are_both_kept),
+        TEST(settings_are_read_while_a_line_is_logged),
         TEST(format_and_levels_change_at_run_time),
         TEST(arguments_of_levels_that_are_off_are_not_evaluated),
         TEST(every_byte_is_escaped_without_loss),
