@@ -82,9 +82,17 @@ static inline void set_check(struct conn *c)
         move_check(c);
 }
 
-static bool begin_tls(struct conn *c)
+/*
+ * Begins the session, and TLS if the service speaks it. False: there is no memory. A session that
+ * got none is over. It would notice that only behind the handshake of TLS.
+ */
+static bool begin_session(struct conn *c)
 {
     const struct worker *w = c->worker;
+    const struct protocol *p = c->session.protocol;
+    p->begin(&c->session, c->service->env);
+    if (p->is_over(&c->session))
+        return false;
     if (!c->service->tls)
         return true;
     c->tls = tls_new(c->service->tls, c->fd, w->pool, w->memory);
@@ -116,11 +124,10 @@ static void begin_conn(struct conn *c)
     c->session.on_output = on_output;
     loop_work_init(&c->flush, on_flush); /* the session may call on_output() in begin() already */
     timer_init(&c->check, on_check);
-    c->session.protocol->begin(&c->session, c->service->env);
     c->read_ns = c->written_ns = now_ns;
-    struct status *st = begin_tls(c) ? loop_add_fd(&w->loop, &c->watch, c->fd,
-                                                   EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready)
-                                     : status_no_memory();
+    struct status *st = begin_session(c) ? loop_add_fd(&w->loop, &c->watch, c->fd,
+                                                       EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready)
+                                         : status_no_memory();
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
         drop_conn(c);

@@ -568,6 +568,29 @@ static void a_client_that_ends_gets_its_answer(void **state)
     assert_int_equal(listener.n_open, 0);
 }
 
+static bool is_always_over(const struct session *s)
+{
+    (void)s;
+    return true;
+}
+
+/* The client does nothing, and its time is not awaited. */
+static void a_session_without_memory_ends_at_once(void **state)
+{
+    struct protocol broken = http1_protocol; /* as one of HTTP/2 that got no memory */
+    char byte;
+    (void)state;
+    broken.is_over = is_always_over;
+    service.env->protocol = &broken;
+    struct client late;
+    come(&late);
+    iteration();
+    assert_int_equal(recv(late.fd, &byte, 1, 0), 0);
+    assert_int_equal(listener.n_open, 1); /* asker's */
+    leave(&late);
+    service.env->protocol = &http1_protocol;
+}
+
 int main(void)
 {
 #define TLS(test)  cmocka_unit_test_setup_teardown(test, start_tls, stop_tls)
@@ -589,6 +612,8 @@ int main(void)
         SLOW(a_stop_waits_for_clients_that_go_on),
         SLOW(a_close_waits_for_a_client_that_still_sends),
         SLOW(a_client_that_has_left_is_closed_at_once),
+        SLOW(a_session_without_memory_ends_at_once),
+        TLS(a_session_without_memory_ends_at_once),
         TLS(a_handshake_has_the_time_of_a_head),
         TLS(a_client_in_its_handshake_is_idle_after_a_second),
         TLS(a_stop_ends_handshakes_and_idle_clients),
