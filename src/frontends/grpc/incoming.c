@@ -4,10 +4,11 @@
  *
  *      prefix ──► 64 KiB ──► 1 MiB ──(turn)──► its whole length
  *
- * The bytes of each step have come before the next step gets memory, so that an announced length
- * costs nothing. The last step moves no byte: blocks from 1 MiB on are mappings that grow
- * (base/pool.h). Bytes that came before the turn count as taken only with the turn. So a client
- * whose message waits sends no more than its window. Thread: the loop's.
+ * Half of the bytes of each step have come before the next step gets memory, so that an announced
+ * length costs nothing. Mostly that half comes in one read: then the message begins with the second
+ * step, and no byte is copied twice. The last step moves no byte: blocks from 1 MiB on are mappings
+ * that grow (base/pool.h). Bytes that came before the turn count as taken only with the turn. So a
+ * client whose message waits sends no more than its window. Thread: the loop's.
  */
 #include "frontends/grpc/incoming.h"
 
@@ -105,15 +106,30 @@ static bool enlarge_block(struct incoming *in, size_t wanted)
     return true;
 }
 
-/* Makes room for more of the message, up to the bytes that may come unasked. False: no memory. */
+/* Whether much has come of a long message, with these n_bytes and those that HTTP/2 has at hand. */
+static bool has_much(const struct incoming *in, size_t n_bytes)
+{
+    return in->n_bytes > INCOMING_FIRST_BYTES &&
+           in->n_come + n_bytes + http2_stream_at_hand(in->stream) >= INCOMING_MUCH_BYTES;
+}
+
+/*
+ * Makes room for more of the message, up to the bytes that may come unasked. What lies in the first
+ * block is copied into the next. False: no memory.
+ */
 static bool make_message_room(struct incoming *in, const char *bytes, size_t n_bytes)
 {
-    size_t step = INCOMING_UNASKED_BYTES;
-    if (!in->block) {
+    size_t step = has_much(in, n_bytes) ? INCOMING_UNASKED_BYTES : INCOMING_FIRST_BYTES;
+    if (!in->block)
         in->shift = choose_shift(in, bytes, n_bytes);
-        step = MAX(MIN(n_bytes, in->n_bytes), (size_t)INCOMING_FIRST_BYTES);
-    }
     return enlarge_block(in, in->shift + MIN(in->n_bytes, step));
+}
+
+/* Whether the message needs more room for these bytes, or had better have it now. */
+static bool lacks_room(const struct incoming *in, size_t n_bytes)
+{
+    size_t room = in->room > in->shift ? in->room - in->shift : 0;
+    return in->n_come == room || UNLIKELY(room == INCOMING_FIRST_BYTES && has_much(in, n_bytes));
 }
 
 bool incoming_on_turn(struct incoming *in)
@@ -175,14 +191,10 @@ static void count_taken(struct incoming *in, size_t n)
 static struct status *add_to_message(struct incoming *in, const char **at, const char *end)
 {
     while (*at < end && in->n_come < in->n_bytes) {
-        size_t room = in->room > in->shift ? in->room - in->shift : 0;
-        if (in->n_come == room) {
-            if (!make_message_room(in, *at, (size_t)(end - *at)))
-                return status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
-                                  in->n_bytes);
-            room = in->room - in->shift;
-        }
-        size_t n = MIN((size_t)(end - *at), room - in->n_come);
+        if (lacks_room(in, (size_t)(end - *at)) && !make_message_room(in, *at, (size_t)(end - *at)))
+            return status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
+                              in->n_bytes);
+        size_t n = MIN((size_t)(end - *at), in->room - in->shift - in->n_come);
         n = MIN(n, in->n_bytes - in->n_come);
         memcpy(in->block + in->shift + in->n_come, *at, n);
         in->n_come += n;

@@ -5,9 +5,10 @@
  *
  * A message is copied once, from the bytes that were read into a block of the pool. The place of
  * the message in its block is chosen so that its first raw tensor is aligned to 64 bytes. A message
- * of up to 1 MiB, or of what the stream's window has room for, comes unasked, and its block grows
- * with it. A longer message waits for its turn once its first 64 KiB are there. With the turn its
- * block grows to the whole length, and the client may send the rest.
+ * of up to 1 MiB, or of what the stream's window has room for, comes unasked. It has 64 KiB of
+ * memory until half of these have come, which then lie elsewhere only if they came slowly. A longer
+ * message waits for its turn once its first 64 KiB are there. With the turn its block grows to the
+ * whole length, and the client may send the rest.
  *
  * Thread: the loop's.
  */
@@ -27,6 +28,7 @@ struct status;
 enum {
     INCOMING_PREFIX_BYTES = 5,
     INCOMING_FIRST_BYTES = 64 << 10,  /* the block of a message that has just begun */
+    INCOMING_MUCH_BYTES = 32 << 10,   /* … it gets a larger one when so many have come */
     INCOMING_UNASKED_BYTES = 1 << 20, /* the longest message that needs no turn */
 };
 

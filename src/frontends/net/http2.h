@@ -289,6 +289,12 @@ void http2_stream_sends_one(struct http2_stream *s);
 void http2_stream_set_incomplete(struct http2_stream *s, bool is_incomplete);
 
 /*
+ * http2_stream_at_hand - the bytes of the stream that have come and are delivered next, behind
+ * those of the present on_data(). Some more may have come that are not known yet.
+ */
+size_t http2_stream_at_hand(const struct http2_stream *s);
+
+/*
  * http2_stream_expect - allows n_bytes more to come, which the client has announced and for which
  * the handler has memory. They count as taken when they come.
  */

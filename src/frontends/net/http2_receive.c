@@ -408,15 +408,24 @@ static void deliver_begin(struct http2_stream *s)
  */
 static void deliver_segments(struct http2_stream *s)
 {
-    const struct http2_segment *segments = s->env->shared->segments;
-    int i = s->first_segment;
-    s->first_segment = s->last_segment = -1;
-    for (; i >= 0; i = segments[i].next) {
+    while (s->first_segment >= 0) {
+        struct http2_segment g = s->env->shared->segments[s->first_segment];
+        s->first_segment = g.next;
         if (!s->begun || s->reset || s->closed)
             continue;
-        http2_data_came(s, segments[i].n_bytes);
-        s->env->handler->on_data(s, segments[i].bytes, segments[i].n_bytes);
+        http2_data_came(s, g.n_bytes);
+        s->env->handler->on_data(s, g.bytes, g.n_bytes);
     }
+    s->last_segment = -1;
+}
+
+size_t http2_stream_at_hand(const struct http2_stream *s)
+{
+    const struct http2_segment *segments = s->env->shared->segments;
+    size_t n_bytes = 0;
+    for (int i = s->first_segment; i >= 0; i = segments[i].next)
+        n_bytes += segments[i].n_bytes;
+    return n_bytes;
 }
 
 static void close_stream(struct http2_stream *s)
