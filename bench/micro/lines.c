@@ -29,7 +29,7 @@
 #include "core/request/life.h"
 #include "core/request/request.h"
 #include "core/request/response.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server_priv.h"
 #include "micro/line_count.h"
 #include "micro/one_model.h"
@@ -138,7 +138,7 @@ static void name_objects(struct server *s, struct model *m)
     char name[64];
     name_object(s, sizeof(*s), "server");
     name_object(m, sizeof(*m), "model");
-    name_object(m->scheduler, sizeof(*m->scheduler) + 64, "scheduler");
+    name_object(m->scheduler, sizeof(*pull_scheduler_of(m)) + 64, "scheduler");
     name_object(m->owner, 256, "owner");
     for (uint32_t i = 0; i < m->n_instances && i < 60; i++) {
         snprintf(name, sizeof(name), "instance %u", i);

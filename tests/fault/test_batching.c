@@ -302,7 +302,7 @@ static void check_end(const struct asked *a)
 
 static void ignore(struct inline_budget *budget)
 {
-    (void)budget; /* scheduler_run_deferred() is called elsewhere */
+    (void)budget; /* pull_run_deferred() is called elsewhere */
 }
 
 static void *be_a_client(void *arg)
@@ -316,7 +316,7 @@ static void *be_a_client(void *arg)
     for (int i = 0; i < N_EACH + N_OPEN; i++) {
         struct asked *a = &ring[i % N_OPEN];
         if (open[i % N_OPEN]) {
-            scheduler_run_deferred(&budget);
+            pull_run_deferred(&budget);
             fake_request_wait(&a->fake);
             check_end(a);
             fake_request_end(&a->fake);
@@ -340,11 +340,11 @@ static void *be_a_client(void *arg)
         if (a->cancelled)
             request_cancel(&a->fake.request);
         if (any(&seed, 3) == 0) {
-            scheduler_run_deferred(&budget);
+            pull_run_deferred(&budget);
             budget.left_ns = EXECUTION_BUDGET_NS;
         }
     }
-    scheduler_run_deferred(&budget);
+    pull_run_deferred(&budget);
     free(ring);
     return NULL;
 }

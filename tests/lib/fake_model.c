@@ -55,7 +55,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     cond_init(&f->server.drained);
     deadline_timers_init(&f->server.deadline_timers, f->server.clock);
     helpers_init(&f->server.helpers);
-    watchdog_init(&f->server.watchdog, f->server.clock, scheduler_on_long_execution);
+    watchdog_init(&f->server.watchdog, f->server.clock, pull_on_long_execution);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     server_services_init(&f->server);

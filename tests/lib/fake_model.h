@@ -15,7 +15,7 @@
 #include "core/model/model_priv.h"
 #include "core/options/server_options.h"
 #include "core/request/life.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server_priv.h"
 #include "lib/fake_clock.h"
 

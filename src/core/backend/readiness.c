@@ -164,9 +164,14 @@ static bool has_answer(void *arg)
     return atomic_load(&m->readiness.answer) != READINESS_UNKNOWN;
 }
 
+bool readiness_is_asked(const struct model *m)
+{
+    return m->backend && m->backend->fns.instance_ready;
+}
+
 void readiness_begin(struct model *m)
 {
-    if (!m->backend->fns.instance_ready)
+    if (!readiness_is_asked(m))
         return;
     begin_watch(m->services->readiness_watch);
     start_question(m);
@@ -191,7 +196,7 @@ bool readiness_known(struct model *m)
     if (!hold_backend(m))
         return false;
     bool ready = true;
-    if (m->backend->fns.instance_ready) {
+    if (readiness_is_asked(m)) {
         uint64_t now_ns = clock_now_ns(m->clock);
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
         ready = atomic_load(&rd->answer) == READINESS_YES;
@@ -220,7 +225,7 @@ bool readiness_ask(struct model *m)
     if (!hold_backend(m))
         return false;
     struct question q = {.m = m, .ready = true};
-    if (m->backend->fns.instance_ready && !backend_call("readiness", ask_now, &q))
+    if (readiness_is_asked(m) && !backend_call("readiness", ask_now, &q))
         backend_stays(m->backend);
     model_request_ended(m);
     return q.ready;

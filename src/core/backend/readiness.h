@@ -3,7 +3,8 @@
  * Readiness: can a model's backend serve now (TRITONBACKEND_ModelInstanceReady)? The core keeps the
  * backend's last answer, for threads that must not wait for a backend. It asks when the model has
  * been loaded, when a client wants to know, and then once a second for half a minute; never twice
- * at a time. A backend without that function is never asked and always ready.
+ * at a time. A backend without that function is never asked and always ready;
+ * neither is a model without a backend, an ensemble.
  *
  * Threads of the backend ask (`backend.askers`); they are joined before its library is unloaded.
  * A model that does not answer blocks one of them, and delays no model of another backend.
@@ -47,6 +48,9 @@ void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *dea
 void readiness_watch_end(struct readiness_watch *w);
 /* readiness_watch_done - after the end, when no model is left. */
 void readiness_watch_done(struct readiness_watch *w);
+
+/* readiness_is_asked - does the model have a backend that can say whether it is ready? */
+bool readiness_is_asked(const struct model *m);
 
 /*
  * readiness_begin - asks for the first time, and waits for the answer for up to a second. If it

@@ -332,6 +332,11 @@ const char *model_config_parameter(const struct model_config *c, const char *key
     return NULL;
 }
 
+bool model_config_is_ensemble(const struct model_config *c)
+{
+    return config_is_ensemble(c->pb);
+}
+
 const Inference__ModelSequenceBatching *model_config_sequences(const struct model_config *c)
 {
     bool has = c->pb->scheduling_choice_case ==

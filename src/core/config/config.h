@@ -238,6 +238,9 @@ void model_config_print_text(const struct model_config *c, struct buf *out);
 /* model_config_parameter - the text of `parameters { key … }`, or NULL. */
 const char *model_config_parameter(const struct model_config *c, const char *key);
 
+/* model_config_is_ensemble - is the model made of steps by other models, without a backend? */
+bool model_config_is_ensemble(const struct model_config *c);
+
 /* model_config_sequences - its sequence_batching; NULL: it has another scheduler. Borrowed. */
 const Inference__ModelSequenceBatching *model_config_sequences(const struct model_config *c);
 

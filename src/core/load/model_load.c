@@ -111,8 +111,9 @@ NODISCARD static struct status *init_metrics(struct model *m)
     return model_metrics_init(&m->metrics, &facts);
 }
 
-NODISCARD static struct status *bring_up(struct model *m, struct backend_registry *reg,
-                                         struct config_facts *facts)
+/* The model as its backend sees it; the backend may complete the configuration. */
+NODISCARD static struct status *bring_up_in_backend(struct model *m, struct backend_registry *reg,
+                                                    struct config_facts *facts)
 {
     struct model_config *config = m->config;
     struct backend_files files = {0};
@@ -130,10 +131,17 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     if (st)
         return st;
 
-    st = initialize_under_policy(m);
+    return initialize_under_policy(m);
+}
+
+NODISCARD static struct status *bring_up(struct model *m, struct backend_registry *reg,
+                                         struct config_facts *facts)
+{
+    bool has_backend = !model_config_is_ensemble(m->config);
+    struct status *st = has_backend ? bring_up_in_backend(m, reg, facts) : NULL;
     if (st)
         return st;
-    st = model_config_finish(config, facts);
+    st = model_config_finish(m->config, facts);
     if (st)
         return st;
     st = model_make_specs(m);
@@ -143,10 +151,12 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     if (st)
         return st;
 
-    st = batch_strategy_open(m, reg);
+    if (has_backend)
+        st = batch_strategy_open(m, reg);
     if (st)
         return st;
-    st = instances_make(m, reg);
+    if (has_backend)
+        st = instances_make(m, reg);
     if (st)
         return st;
     st = scheduler_new(m, &m->scheduler);
@@ -281,19 +291,8 @@ void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
     *ret = (struct watch_use){0};
     model_request_begun(m); /* so that the instances are not finalised meanwhile */
     if (!atomic_load(&m->stopping))
-        watch_read(&m->scheduler->watch, now_ns, ret);
+        scheduler_read_use(m->scheduler, now_ns, ret);
     model_request_ended(m);
-}
-
-static const struct instance *stuck_instance(const struct model *m)
-{
-    if (atomic_load_explicit(&m->scheduler->watch.n_stuck, memory_order_relaxed) == 0)
-        return NULL;
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        if (atomic_load_explicit(&m->instances[i]->n_overdue, memory_order_relaxed) > 0)
-            return m->instances[i];
-    }
-    return NULL;
 }
 
 char *model_stuck_instance(struct model *m)
@@ -301,8 +300,8 @@ char *model_stuck_instance(struct model *m)
     char *name = NULL;
     model_request_begun(m); /* as above */
     if (!atomic_load(&m->stopping)) {
-        const struct instance *in = stuck_instance(m);
-        name = in ? mem_strdup(in->name) : NULL;
+        const char *stuck = scheduler_stuck_instance(m->scheduler);
+        name = stuck ? mem_strdup(stuck) : NULL;
     }
     model_request_ended(m);
     return name;

@@ -3,6 +3,7 @@
  * Loading and unloading models, for the repository. The life of a model:
  *
  *     model_load:   config → backend → model → batching library → instances → scheduler   READY
+ *                   (an ensemble has only configuration and scheduler)
  *     model_retire: no request can find the model any more; wait until no request has it
  *     model_stop:   no new requests; wait until those inside have ended
  *     model_unload: ends scheduler, batching library, instances, model in its backend, backend; the

@@ -78,10 +78,10 @@ struct model {
     uint32_t n_inputs, n_required_inputs, n_outputs;
     struct tensor_spec *inputs, *outputs;     /* in the configuration's order */
     struct map input_by_name, output_by_name; /* used when there are more than a few */
-    struct backend *backend;
-    void *backend_state;         /* TRITONBACKEND_ModelSetState */
-    bool known_to_backend;       /* ModelInitialize was called, ModelFinalize is due */
-    bool initialized_in_backend; /* … and succeeded */
+    struct backend *backend;                  /* NULL: an ensemble, which has no instances either */
+    void *backend_state;                      /* TRITONBACKEND_ModelSetState */
+    bool known_to_backend;                    /* ModelInitialize was called, ModelFinalize is due */
+    bool initialized_in_backend;              /* … and succeeded */
     uint32_t n_instances;
     struct instance **instances;
     struct batch_strategy *strategy; /* a batching library's; NULL: none */

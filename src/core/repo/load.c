@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/readiness.h"
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
 #include "core/options/server_options.h"
@@ -192,7 +193,7 @@ static void load_version(struct load *l, struct wanted_version *w, struct scanne
         status_free(st);
         return;
     }
-    if (w->fresh->backend->fns.instance_ready)
+    if (readiness_is_asked(w->fresh))
         atomic_store_explicit(&repo->must_ask, true, memory_order_relaxed);
 }
 

@@ -129,13 +129,13 @@ struct request_ops {
  *
  * A model that makes batches is executed after all requests of an iteration have been submitted,
  * not by the first of them. The scheduler calls on_wait() for the first such model, and the loop
- * then calls scheduler_run_deferred() (core/sched).
+ * then calls pull_run_deferred() (core/sched).
  */
 struct inline_budget {
     uint64_t left_ns; /* how much longer the thread may execute models; set anew for each
                          iteration */
     uint32_t n_waiting;
-    struct model *waiting[8];  /* models that wait for scheduler_run_deferred(), each counted as if
+    struct model *waiting[8];  /* models that wait for pull_run_deferred(), each counted as if
                                   in flight */
     bool is_embedders;         /* no loop: a thread of the program that embeds the server */
     struct inline_watch watch; /* of what is executed inline; see inline_watch_open() */
@@ -203,7 +203,7 @@ struct queue_part {
     struct queue_level *level; /* this and the next two: see sched/queue.h */
     struct heap_node limit;
     uint64_t limit_ns;      /* when its time in the queue ends; UINT64_MAX: never */
-    bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
+    bool is_large;          /* too large to be executed inline; pull_waits_locked() */
     struct status *refusal; /* the error with which it is answered instead of being executed */
     int refusal_reason;     /* enum failure_reason */
 };

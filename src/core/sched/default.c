@@ -6,16 +6,16 @@
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/request/request.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 
-static struct status *push_to_waiting(struct scheduler *s, struct request *r)
+static struct status *push_to_waiting(struct pull_scheduler *s, struct request *r)
 {
     list_push(&s->waiting, &r->queue.link);
     return NULL;
 }
 
-static uint32_t take_first_waiting(struct scheduler *s, struct instance *in, struct request **batch,
-                                   uint32_t max)
+static uint32_t take_first_waiting(struct pull_scheduler *s, struct instance *in,
+                                   struct request **batch, uint32_t max)
 {
     (void)in;
     (void)max; /* several queued requests are not batched */
@@ -26,27 +26,27 @@ static uint32_t take_first_waiting(struct scheduler *s, struct instance *in, str
     return 1;
 }
 
-static bool has_waiting(struct scheduler *s, const struct instance *in)
+static bool has_waiting(struct pull_scheduler *s, const struct instance *in)
 {
     (void)in;
     return !list_empty(&s->waiting);
 }
 
-static bool remove_from_waiting(struct scheduler *s, struct request *r)
+static bool remove_from_waiting(struct pull_scheduler *s, struct request *r)
 {
     (void)s;
     list_remove(&r->queue.link);
     return true;
 }
 
-static void free_default_scheduler(struct scheduler *s)
+static void free_default_scheduler(struct pull_scheduler *s)
 {
-    scheduler_done(s);
+    pull_done(s);
     mem_free(s);
 }
 
-static const struct scheduler_ops ops = {
-    .for_requests = &scheduler_request_ops,
+static const struct pull_ops ops = {
+    .for_requests = &pull_request_ops,
     .lends = true,
     .push_locked = push_to_waiting,
     .take_locked = take_first_waiting,
@@ -58,12 +58,12 @@ static const struct scheduler_ops ops = {
 struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    struct scheduler *s = mem_zalloc(sizeof(*s));
-    struct status *st = scheduler_init(s, &ops, m);
+    struct pull_scheduler *s = mem_zalloc(sizeof(*s));
+    struct status *st = pull_init(s, &ops, m);
     if (st) {
         mem_free(s);
         return st;
     }
-    *ret_scheduler = s;
+    *ret_scheduler = &s->base;
     return NULL;
 }

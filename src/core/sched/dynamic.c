@@ -32,11 +32,11 @@
 #include "core/sched/batch_strategy.h"
 #include "core/sched/response_order.h"
 #include "core/sched/queue.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/sched/can_batch.h"
 
 struct dynamic_scheduler {
-    struct scheduler scheduler;
+    struct pull_scheduler scheduler;
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
     bool uses_deadlines;                   /* constant: there is a delay, or a time limit */
@@ -62,7 +62,7 @@ struct dynamic_scheduler {
     } known;
 };
 
-static struct dynamic_scheduler *to_dynamic(struct scheduler *s)
+static struct dynamic_scheduler *to_dynamic(struct pull_scheduler *s)
 {
     return CONTAINER_OF(s, struct dynamic_scheduler, scheduler);
 }
@@ -84,7 +84,7 @@ static void discard_batch_locked(struct dynamic_scheduler *d)
 static void refuse_given_up_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);
-    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_given_up(r));
+    pull_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_given_up(r));
 }
 
 /* Returns the next request that fits by our own rules; NULL: none now. */
@@ -158,7 +158,7 @@ static uint64_t read_clock_if_timed(const struct dynamic_scheduler *d)
     return d->uses_deadlines ? clock_now_ns(d->scheduler.clock) : 0;
 }
 
-static struct status *push_to_queue(struct scheduler *s, struct request *r)
+static struct status *push_to_queue(struct pull_scheduler *s, struct request *r)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
     bool is_last;
@@ -178,7 +178,7 @@ static struct status *push_to_queue(struct scheduler *s, struct request *r)
     return NULL;
 }
 
-static bool has_due_batch(struct scheduler *s, const struct instance *in)
+static bool has_due_batch(struct pull_scheduler *s, const struct instance *in)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
     uint64_t now_ns = read_clock_if_timed(d);
@@ -187,8 +187,8 @@ static bool has_due_batch(struct scheduler *s, const struct instance *in)
     return count_due_locked(d, now_ns) > 0;
 }
 
-static uint32_t take_due_batch(struct scheduler *s, struct instance *in, struct request **batch,
-                               uint32_t max)
+static uint32_t take_due_batch(struct pull_scheduler *s, struct instance *in,
+                               struct request **batch, uint32_t max)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
     uint64_t now_ns = read_clock_if_timed(d);
@@ -229,7 +229,7 @@ static void end_known_locked(struct dynamic_scheduler *d)
     d->known.begun = false;
     if (!d->known.user)
         return;
-    scheduler_unlock(&d->scheduler);
+    pull_unlock(&d->scheduler);
     mutex_assert_none_held();
     log_strategy_failure(d, "finalization", d->strategy->end(d->known.user));
     mutex_lock(&d->scheduler.mu);
@@ -243,7 +243,7 @@ static void begin_known_locked(struct dynamic_scheduler *d)
         return;
     d->known.begun = true;
     d->known.generation = d->generation;
-    scheduler_unlock(&d->scheduler);
+    pull_unlock(&d->scheduler);
     mutex_assert_none_held();
     struct status *st = d->strategy->begin(d->strategy->batcher, &user);
     d->known.asks = !st;
@@ -276,7 +276,7 @@ static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
     end_known_locked(d);
     begin_known_locked(d);
     bool ask = d->known.asks && generation == d->generation;
-    scheduler_unlock(&d->scheduler);
+    pull_unlock(&d->scheduler);
     if (ask)
         include = ask_strategy(d, r);
     if (UNLIKELY(first && !include))
@@ -299,7 +299,7 @@ static struct request *unexamined_locked(struct dynamic_scheduler *d)
     return is_batch_held_locked(d) ? NULL : next_candidate_locked(d);
 }
 
-static bool has_examined_work(struct scheduler *s, const struct instance *in)
+static bool has_examined_work(struct pull_scheduler *s, const struct instance *in)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
     bool due = has_due_batch(s, in); /* it also sets the timer */
@@ -308,7 +308,7 @@ static bool has_examined_work(struct scheduler *s, const struct instance *in)
 
 /* No other thread is woken for requests that arrive while mu is unlocked, so this one looks once
  * more at the end. */
-static uint32_t take_examined(struct scheduler *s, struct instance *in, struct request **batch,
+static uint32_t take_examined(struct pull_scheduler *s, struct instance *in, struct request **batch,
                               uint32_t max)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
@@ -331,14 +331,14 @@ static uint32_t take_examined(struct scheduler *s, struct instance *in, struct r
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static bool remove_from_queue(struct scheduler *s, struct request *r)
+static bool remove_from_queue(struct pull_scheduler *s, struct request *r)
 {
     queue_remove(&to_dynamic(s)->queue, r);
     discard_batch_locked(to_dynamic(s));
     return true;
 }
 
-static void on_queue_timer_locked(struct scheduler *s)
+static void on_queue_timer_locked(struct pull_scheduler *s)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
     uint64_t now_ns = read_clock_if_timed(d);
@@ -346,10 +346,10 @@ static void on_queue_timer_locked(struct scheduler *s)
     count_due_locked(d, now_ns);
 }
 
-static void free_dynamic_scheduler(struct scheduler *s)
+static void free_dynamic_scheduler(struct pull_scheduler *s)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
-    scheduler_done(s); /* the timer does not fire any more */
+    pull_done(s); /* the timer does not fire any more */
     if (d->known.begun && d->known.user)
         log_strategy_failure(d, "finalization", d->strategy->end(d->known.user));
     queue_done(&d->queue);
@@ -364,8 +364,8 @@ static void set_rule(struct batch_rule *rule, const struct model *m)
                     c->preferred_batch_size, c->max_queue_delay_microseconds);
 }
 
-static const struct scheduler_ops ops = {
-    .for_requests = &scheduler_request_ops,
+static const struct pull_ops ops = {
+    .for_requests = &pull_request_ops,
     .batches = true,
     .push_locked = push_to_queue,
     .take_locked = take_due_batch,
@@ -375,8 +375,8 @@ static const struct scheduler_ops ops = {
     .free = free_dynamic_scheduler,
 };
 
-static const struct scheduler_ops ops_with_strategy = {
-    .for_requests = &scheduler_request_ops,
+static const struct pull_ops ops_with_strategy = {
+    .for_requests = &pull_request_ops,
     .batches = true,
     .take_unlocks = true,
     .push_locked = push_to_queue,
@@ -397,7 +397,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     d->preserves_order = m->config->pb->dynamic_batching->preserve_ordering;
     d->strategy = m->strategy;
     d->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
-    struct status *st = scheduler_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
+    struct status *st = pull_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
     if (st) {
         queue_done(&d->queue);
         response_order_done(&d->order);
@@ -416,6 +416,6 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     if (st)
         free_dynamic_scheduler(&d->scheduler);
     else
-        *ret_scheduler = &d->scheduler;
+        *ret_scheduler = &d->scheduler.base;
     return st;
 }

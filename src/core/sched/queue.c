@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/request/request.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 
 /*
  * Clients choose the priorities, from as many as the configuration allows. So levels are made when
@@ -213,7 +213,7 @@ struct request *queue_next(const struct queue *q, const struct request *r)
     return LIST_ENTRY((uintptr_t)next, struct request, queue.link);
 }
 
-bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s)
+bool queue_expire(struct queue *q, uint64_t now_ns, struct pull_scheduler *s)
 {
     bool changed = false;
     struct heap_node *top;
@@ -229,8 +229,8 @@ bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s)
             list_push(&r->queue.level->delayed, &r->queue.link);
         } else {
             queue_remove(q, r);
-            scheduler_refuse_locked(s, r, FAILURE_REJECTED,
-                                    status_new(STATUS_UNAVAILABLE, "Request timeout expired"));
+            pull_refuse_locked(s, r, FAILURE_REJECTED,
+                               status_new(STATUS_UNAVAILABLE, "Request timeout expired"));
         }
     }
     return changed;

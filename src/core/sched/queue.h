@@ -23,7 +23,7 @@
 
 struct model;
 struct request;
-struct scheduler;
+struct pull_scheduler;
 struct status;
 
 /* The requests of one priority. */
@@ -71,7 +71,7 @@ struct request *queue_next(const struct queue *q, const struct request *r);
  *
  * Returns whether anything has changed
  */
-bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s);
+bool queue_expire(struct queue *q, uint64_t now_ns, struct pull_scheduler *s);
 
 /* queue_next_limit_ns - when the next request expires; UINT64_MAX: never. */
 uint64_t queue_next_limit_ns(const struct queue *q);

@@ -24,7 +24,7 @@
 
 enum { TEXT_OF_NUMBER = 24 };
 
-static struct sequence_scheduler *to_sequences(struct scheduler *s)
+static struct sequence_scheduler *to_sequences(struct pull_scheduler *s)
 {
     return CONTAINER_OF(s, struct sequence_scheduler, scheduler);
 }
@@ -247,7 +247,7 @@ static void refuse_all_locked(struct sequence *seq, enum failure_reason reason,
     struct request *r;
     while ((r = pop_request_locked(seq))) {
         restore_request_locked(seq, r);
-        scheduler_refuse_locked(&seq->scheduler->scheduler, r, reason, status_ref(error));
+        pull_refuse_locked(&seq->scheduler->scheduler, r, reason, status_ref(error));
     }
     status_free(error);
 }
@@ -363,7 +363,7 @@ static bool finish_request_locked(struct sequence *seq, uint64_t now_ns)
 void sequence_give_up(struct request *r, struct status *error)
 {
     struct sequence *seq = detach_sequence(r);
-    scheduler_refuse_locked(&seq->scheduler->scheduler, r, FAILURE_OTHER, error);
+    pull_refuse_locked(&seq->scheduler->scheduler, r, FAILURE_OTHER, error);
     restore_request_locked(seq, r);
     finish_request_locked(seq, clock_now_ns(seq->scheduler->scheduler.clock));
 }
@@ -404,7 +404,7 @@ static void on_request_released(struct request *r)
         return;
     }
     struct sequence_scheduler *ss = r->seq.sequence->scheduler;
-    struct scheduler *s = &ss->scheduler;
+    struct pull_scheduler *s = &ss->scheduler;
     const struct instance *in = atomic_load_explicit(&r->life.taken_by, memory_order_relaxed);
     bool goes_on = !ss->iterative && !(r->maker.flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
@@ -416,15 +416,15 @@ static void on_request_released(struct request *r)
     struct sequence *seq = detach_sequence(r);
     restore_request_locked(seq, r);
     if (finish_request_locked(seq, clock_now_ns(s->clock)))
-        scheduler_dispatch_and_unlock(s);
+        pull_dispatch_and_unlock(s);
     else
-        scheduler_unlock(s);
+        pull_unlock(s);
 }
 
 /* The backend has rescheduled the request: it is the next of its sequence. */
 static void on_request_rescheduled(struct request *r)
 {
-    struct scheduler *s = &r->seq.sequence->scheduler->scheduler;
+    struct pull_scheduler *s = &r->seq.sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
     struct sequence *seq = detach_sequence(r);
     seq->running = NULL;
@@ -433,10 +433,10 @@ static void on_request_rescheduled(struct request *r)
     list_push_front(&seq->waiting, &r->queue.link);
     r->seq.waits_in = seq;
     seq->n_waiting++;
-    scheduler_waits_locked(s, r);
+    pull_waits_locked(s, r);
     to_sequences(s)->n_in_slots++;
     become_ready_locked(seq, r->admitted.queue_ns);
-    scheduler_dispatch_and_unlock(s);
+    pull_dispatch_and_unlock(s);
 }
 
 /* ---- A request arrives ----------------------------------------------------------------------- */
@@ -510,14 +510,14 @@ static void assign_own_id_locked(struct sequence *seq, struct request *r)
     change_flags_locked(seq, r, REQUEST_SEQUENCE_START);
 }
 
-static size_t count_open_sequences(const struct scheduler *s)
+static size_t count_open_sequences(const struct pull_scheduler *s)
 {
     const struct sequence_scheduler *ss =
         CONTAINER_OF((uintptr_t)s, struct sequence_scheduler, scheduler);
     return ss->numbers.count + ss->texts.count;
 }
 
-static struct status *push_to_sequence(struct scheduler *s, struct request *r)
+static struct status *push_to_sequence(struct pull_scheduler *s, struct request *r)
 {
     struct sequence_scheduler *ss = to_sequences(s);
     struct sequence *seq =
@@ -560,7 +560,7 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
  * A sequence in a slot, or that waits for one, ends with the first of its requests that is
  * cancelled. A sequence in execution goes on until that request is its next one.
  */
-static bool remove_cancelled(struct scheduler *s, struct request *r)
+static bool remove_cancelled(struct pull_scheduler *s, struct request *r)
 {
     struct sequence *seq = r->seq.waits_in;
     (void)s;
@@ -632,14 +632,14 @@ static bool is_batch_due_locked(struct instance_slots *slots)
     return due;
 }
 
-static bool has_ready_batch(struct scheduler *s, const struct instance *in)
+static bool has_ready_batch(struct pull_scheduler *s, const struct instance *in)
 {
     (void)s;
     return is_batch_due_locked(in->instance_slots);
 }
 
-static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struct request **batch,
-                                 uint32_t max)
+static uint32_t take_ready_batch(struct pull_scheduler *s, struct instance *in,
+                                 struct request **batch, uint32_t max)
 {
     uint32_t n = 0;
     while (n == 0 && is_batch_due_locked(in->instance_slots)) {
@@ -696,7 +696,7 @@ static void run_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns)
     }
 }
 
-static void on_sequence_timer_locked(struct scheduler *s)
+static void on_sequence_timer_locked(struct pull_scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
     for (uint32_t i = 0; i < ss->n_instances; i++)
@@ -718,7 +718,7 @@ static void end_instance_slots(struct instance_slots *slots)
     response_order_done(&slots->order);
 }
 
-static void free_sequence_scheduler(struct scheduler *s)
+static void free_sequence_scheduler(struct pull_scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
     deadline_timer_done(&s->deadline_timer); /* before the objects that it reads */
@@ -729,7 +729,7 @@ static void free_sequence_scheduler(struct scheduler *s)
     map_done(&ss->texts);
     padding_done(&ss->paddings);
     injected_inputs_spec_done(&ss->injected);
-    scheduler_done(s);
+    pull_done(s);
     mem_free(ss);
 }
 
@@ -739,15 +739,15 @@ static void fill_request_states(struct request *r)
 }
 
 static const struct scheduler_request_ops request_ops = {
-    .on_cancelled = scheduler_on_cancelled,
+    .on_cancelled = pull_on_cancelled,
     .respond = response_order_respond,
-    .on_late_end = scheduler_on_late_end,
+    .on_late_end = pull_on_late_end,
     .fill_states = fill_request_states,
     .on_released = on_request_released,
     .on_rescheduled = on_request_rescheduled,
 };
 
-static const struct scheduler_ops ops = {
+static const struct pull_ops ops = {
     .for_requests = &request_ops,
     .batches = true,
     .per_instance = true,
@@ -810,7 +810,7 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
         mem_free(ss);
         return st;
     }
-    st = scheduler_init(&ss->scheduler, &ops, m);
+    st = pull_init(&ss->scheduler, &ops, m);
     if (st) {
         injected_inputs_spec_done(&ss->injected);
         mem_free(ss);
@@ -829,6 +829,6 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
     padding_init(&ss->paddings, m, &ss->injected);
     set_rules(ss, m);
     init_instance_slots(ss, m);
-    *ret_scheduler = &ss->scheduler;
+    *ret_scheduler = &ss->scheduler.base;
     return NULL;
 }

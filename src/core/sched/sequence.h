@@ -45,7 +45,7 @@
 #include "core/sched/injected_inputs.h"
 #include "core/sched/response_order.h"
 #include "core/sched/padding.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 
 struct instance_slots;
 struct sequence;
@@ -125,7 +125,7 @@ struct sequence {
 };
 
 struct sequence_scheduler {
-    struct scheduler scheduler;
+    struct pull_scheduler scheduler;
     /* Constant. */
     const struct sequence_strategy *strategy;
     uint32_t n_slots; /* of each instance */

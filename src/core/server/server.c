@@ -31,7 +31,7 @@
 #include "core/request/life.h"
 #include "core/request/request_trace.h"
 #include "core/sched/embedder.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/page.h"
 #include "core/server/server_priv.h"
 
@@ -120,6 +120,13 @@ static void on_model_drained(const struct model_services *services, struct model
     mutex_unlock(&s->drain_mu);
 }
 
+static struct status *find_model_for_step(const struct model_services *services, const char *name,
+                                          size_t name_length, int64_t version,
+                                          struct model **ret_model)
+{
+    return server_find_model(services->server, name, name_length, version, ret_model);
+}
+
 void server_services_init(struct server *s)
 {
     s->services = (struct model_services){
@@ -131,6 +138,7 @@ void server_services_init(struct server *s)
         .readiness_watch = &s->readiness_watch,
         .watchdog = &s->watchdog,
         .is_stopping = is_server_stopping,
+        .find_model = find_model_for_step,
         .on_drained = on_model_drained,
     };
 }
@@ -170,7 +178,7 @@ struct status *server_create(const struct server_options *options, struct server
     deadline_timers_init(&s->deadline_timers, s->clock);
     helpers_init(&s->helpers);
     readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
-    watchdog_init(&s->watchdog, s->clock, scheduler_on_long_execution);
+    watchdog_init(&s->watchdog, s->clock, pull_on_long_execution);
     server_services_init(s);
     if (options->inline_execution)
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);

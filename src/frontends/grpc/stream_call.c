@@ -30,7 +30,7 @@
 #include "core/model/model.h"
 #include "core/request/life.h"
 #include "core/request/request.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
 #include "frontends/grpc/infer_decode.h"
@@ -647,7 +647,7 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     r->request.maker.deadline_ns = c->deadline_ns;
     /* A decoupled model may wait for its client in on_streamed_respond(), so a loop must not
      * execute it, unless its configuration demands that. */
-    if (!r->is_decoupled || scheduler_is_always_inline(model))
+    if (!r->is_decoupled || pull_is_always_inline(model))
         r->request.maker.inline_budget = grpc_inline_budget(c->ctx);
     call_ref(c);
     return r;

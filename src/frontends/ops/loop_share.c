@@ -9,7 +9,7 @@
 #include "frontends/ops/loop_share.h"
 
 #include "base/mem.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server.h"
 
 static void on_wait(struct inline_budget *budget)
@@ -20,7 +20,7 @@ static void on_wait(struct inline_budget *budget)
 
 static void on_iteration_end(struct loop_work *work)
 {
-    scheduler_run_deferred(&CONTAINER_OF(work, struct loop_share, iteration_work)->inline_budget);
+    pull_run_deferred(&CONTAINER_OF(work, struct loop_share, iteration_work)->inline_budget);
 }
 
 struct loop_share *loop_share_new(struct server *server, struct loop *loop)
@@ -37,7 +37,7 @@ void loop_share_free(struct loop_share *l)
 {
     if (!l)
         return;
-    scheduler_run_deferred(&l->inline_budget);
+    pull_run_deferred(&l->inline_budget);
     inline_watch_close(&l->inline_budget.watch);
     mem_free(l);
 }

@@ -21,7 +21,7 @@ struct loop_share {
     struct loop *loop; /* constant */
     struct inline_budget inline_budget;
     uint64_t iteration;              /* the loop's iteration for which inline_budget was filled */
-    struct loop_work iteration_work; /* scheduler_run_deferred(); deferred while models need it */
+    struct loop_work iteration_work; /* pull_run_deferred(); deferred while models need it */
 };
 
 /* loop_share_new - the caller ends it with loop_share_free(). */

@@ -313,7 +313,7 @@ static void live_and_die(void)
     struct fake_request asked[N_AT_ONCE];
     assert_null(instances_make(f.model, &reg));
     assert_null(scheduler_new(f.model, &f.model->scheduler));
-    f.model->scheduler->thread_idle_ns = 0; /* other threads would end after each request */
+    pull_scheduler_of(f.model)->thread_idle_ns = 0; /* other threads would end after each request */
     scheduler_use_instances(f.model->scheduler);
     for (int round = 0; round < N_ROUNDS; round++) {
         for (int i = 0; i < N_AT_ONCE; i++)

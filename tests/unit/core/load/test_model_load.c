@@ -26,7 +26,7 @@
 #include "core/model/model_priv.h"
 #include "core/options/server_options.h"
 #include "core/repo/scan.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server.h"
 #include "core/server/server_priv.h"
 #include "core/storage/source.h"

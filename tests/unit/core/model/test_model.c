@@ -82,7 +82,7 @@ static void the_account_has_each_kind_of_memory(void **state)
                     one.kinds[MEM_CONFIG].now_bytes + 2 * sizeof(struct instance_stats) + 1024);
     assert_in_range(one.kinds[MEM_CONFIG].now_bytes, strlen(config), 16384);
     assert_true(one.kinds[MEM_INSTANCES].now_bytes >
-                sizeof(struct instance) + sizeof(struct scheduler));
+                sizeof(struct instance) + sizeof(struct pull_scheduler));
     assert_true(three.kinds[MEM_INSTANCES].now_bytes >
                 one.kinds[MEM_INSTANCES].now_bytes + 2 * sizeof(struct instance));
     assert_int_equal(three.kinds[MEM_TENSORS].now_bytes, 0);

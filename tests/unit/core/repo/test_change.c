@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/model/model.h"
+#include "core/model/model_services.h"
 #include "core/options/server_options.h"
 #include "core/repo/load_parameter.h"
 #include "core/repo/repository_priv.h"
@@ -209,13 +210,9 @@ static const struct request_ops ops = {
     .destroy = destroy,
 };
 
-/* Returns the status of the look-up; afterwards the request is idle. */
-static struct status *try_to_make(const struct fixture *f, struct asked *a, const char *name)
+/* Takes the model's reference; afterwards the request is idle. */
+static void make_for(const struct fixture *f, struct asked *a, struct model *m)
 {
-    struct model *m;
-    struct status *st = server_find_model(f->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
-    if (st)
-        return st;
     static const int64_t shape[] = {1, 1}; /* with the batch dimension, if there is one */
     struct input *in;
     struct tensor_buffer data = {.base = &a->data, .size_bytes = sizeof(a->data)};
@@ -225,7 +222,16 @@ static struct status *try_to_make(const struct fixture *f, struct asked *a, cons
     request_init(&a->request, &ops, m, a->memory, sizeof(a->memory), f->pool);
     fine(request_add_input(&a->request, "IN", 2, DTYPE_INT32, shape, m->batching ? 2 : 1, &in));
     fine(request_add_data(&a->request, in, &data));
-    return NULL;
+}
+
+/* Returns the status of the look-up. */
+static struct status *try_to_make(const struct fixture *f, struct asked *a, const char *name)
+{
+    struct model *m;
+    struct status *st = server_find_model(f->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
+    if (!st)
+        make_for(f, a, m);
+    return st;
 }
 
 static void make(const struct fixture *f, struct asked *a, const char *name)
@@ -887,6 +893,43 @@ static void poll_mode_serves_what_the_repository_holds(void **state)
     tear_down(&f);
 }
 
+static struct status *find_for_step(const struct fixture *f, const char *name, int64_t version,
+                                    struct model **ret_model)
+{
+    const struct model_services *services = &f->s->services;
+    return services->find_model(services, name, strlen(name), version, ret_model);
+}
+
+static void a_step_keeps_the_model_that_it_has_found(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct asked a;
+    struct model *found, *m = NULL;
+    set_up(&f);
+    loads(&f, "m");
+    fine(find_for_step(&f, "m", CONCH_VERSION_LATEST, &found));
+    assert_int_equal(found->version, 1);
+    repository_add_file(&f.repo, "m/2/x", "", 0);
+    loads(&f, "m");
+    fine(find_for_step(&f, "m", CONCH_VERSION_LATEST, &m));
+    assert_int_equal(m->version, 2);
+    model_unref(m);
+    fine(find_for_step(&f, "m", 1, &m));
+    assert_ptr_equal(m, found);
+    model_unref(m);
+
+    fine(server_unload_model(f.s, "m"));
+    await_index(&f, "m:1:UNLOADING: m:2:UNAVAILABLE:unloaded n:-1:: ");
+    says(find_for_step(&f, "m", CONCH_VERSION_LATEST, &m), STATUS_NOT_FOUND,
+         UNKNOWN "'m' has no available versions");
+    make_for(&f, &a, found);
+    start(&f, &a);
+    is_served(&a);
+    await_index(&f, "m:1:UNAVAILABLE:unloaded m:2:UNAVAILABLE:unloaded n:-1:: ");
+    tear_down(&f);
+}
+
 static void a_model_in_two_repositories_is_not_served(void **state)
 {
     (void)state;
@@ -928,6 +971,7 @@ int main(void)
         cmocka_unit_test(an_unload_does_not_wait_for_a_batch_to_fill),
         cmocka_unit_test(only_changed_versions_are_reloaded),
         cmocka_unit_test(an_up_to_date_model_is_not_fetched),
+        cmocka_unit_test(a_step_keeps_the_model_that_it_has_found),
         cmocka_unit_test(a_failed_reload_keeps_the_old_version),
         cmocka_unit_test(a_failed_load_gives_its_reason),
         cmocka_unit_test(changes_of_one_model_wait_for_each_other),

@@ -511,7 +511,7 @@ static void a_model_with_a_library_never_runs_inline(void **state)
     struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     (void)state;
     make(&f, "", 1);
-    assert_false(execution_may_inline(&f.model->scheduler->execution, &budget));
+    assert_false(execution_may_inline(&pull_scheduler_of(f.model)->execution, &budget));
     end_model(&f);
 }
 

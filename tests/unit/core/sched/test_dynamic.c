@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/request/request.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server.h"
 #include "core/model/model_statistics.h"
 #include "lib/fake_model.h"
@@ -328,14 +328,14 @@ static void the_end_of_an_iteration_executes_its_requests(void **state)
     }
     assert_int_equal(n_told, 1);
     assert_string_equal(record.batches, "");
-    scheduler_run_deferred(&budget);
+    pull_run_deferred(&budget);
     assert_int_equal(budget.n_waiting, 0);
     for (int i = 0; i < 11; i++)
         end_answered(&requests[i]);
     assert_true(pthread_equal(record.last_thread, pthread_self()) || record.n_batches > 1);
     assert_int_equal(record.n_requests, 11);
     assert_int_equal(strncmp(record.batches, "8 3", 3), 0);
-    scheduler_run_deferred(&budget);
+    pull_run_deferred(&budget);
     fake_model_end(&f);
 }
 
@@ -376,7 +376,7 @@ static void one_iteration_executes_requests_of_many_models(void **state)
     prepare(&without_budget, &models[0], 1, 1);
     ask(&without_budget, &models[0]);
     end_answered(&without_budget);
-    scheduler_run_deferred(&budget);
+    pull_run_deferred(&budget);
     for (int i = 0; i < N; i++) {
         end_answered(&requests[i]);
         fake_model_end(&models[i]);
@@ -497,7 +497,7 @@ static void priorities_decide_which_request_is_next(void **state)
         others[i].request.maker.priority = priorities[i];
         ask(&others[i], &f);
     }
-    struct scheduler *s = f.model->scheduler;
+    struct pull_scheduler *s = pull_scheduler_of(f.model);
     struct request *batch[8];
     mutex_lock(&s->mu);
     while (s->ops->take_locked(s, f.model->instances[0], batch, 8) == 1)
@@ -574,7 +574,7 @@ static void ask_at_random(struct submitter *s)
         if (rand_r(&s->seed) % 8 == 0)
             request_cancel(&requests[i].request);
     }
-    scheduler_run_deferred(&budget);
+    pull_run_deferred(&budget);
     for (int i = 0; i < n; i++) {
         if (taken[i]) {
             fake_request_wait(&requests[i]);
@@ -619,7 +619,7 @@ static void many_threads_get_one_answer_per_batched_request(void **state)
             int n_ok = 0;
             begin_record(config, A_AND_X, batchings[b], where[w]);
             fake_model_make(&f, config, 2, execute); /* in real time: delays end at any moment */
-            f.model->scheduler->thread_idle_ns = 50 * NS_PER_US;
+            pull_scheduler_of(f.model)->thread_idle_ns = 50 * NS_PER_US;
             for (unsigned int i = 0; i < N; i++) {
                 submitters[i] = (struct submitter){.f = &f, .seed = i + 1};
                 pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);

@@ -137,7 +137,7 @@ static void ask(struct fake_model *f, bool inlined)
 
 static unsigned int n_lent(struct fake_model *f)
 {
-    struct scheduler *s = f->model->scheduler;
+    struct pull_scheduler *s = pull_scheduler_of(f->model);
     mutex_lock(&s->mu);
     unsigned int n = s->loans.n;
     mutex_unlock(&s->mu);

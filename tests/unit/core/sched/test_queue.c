@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/request/request.h"
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 #include "core/server/server.h"
 #include "lib/fake_model.h"
 
@@ -25,7 +25,7 @@
 struct bench {
     struct fake_model f;
     struct queue q;
-    struct scheduler refuser;
+    struct pull_scheduler refuser;
     struct fake_request requests[40];
     int n;
 };

@@ -3,7 +3,7 @@
  * Instances that pull requests, from many threads at once: every request is executed exactly once,
  * no instance executes two batches at a time, and no request is forgotten. Meant to run under tsan.
  */
-#include "core/sched/scheduler.h"
+#include "core/sched/pull.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -108,8 +108,8 @@ static void storm(const char *execution, int n_submitters, bool exclusive, uint6
     atomic_store(&n_executed, 0);
     atomic_store(&n_on_caller, 0);
     fake_model_make(&f, config, N_INSTANCES, execute);
-    f.model->scheduler->exclusive = exclusive;
-    f.model->scheduler->thread_idle_ns = thread_idle_ns;
+    pull_scheduler_of(f.model)->exclusive = exclusive;
+    pull_scheduler_of(f.model)->thread_idle_ns = thread_idle_ns;
     atomic_store(&n_threads, 0);
     atomic_store(&n_instances_at_once, 0);
     atomic_store(&n_two_at_once, 0);
@@ -167,7 +167,7 @@ static void ask_once(struct fake_model *f)
     fake_request_end(&fr);
 }
 
-static bool thread_has_ended(struct scheduler *s, const struct instance *in)
+static bool thread_has_ended(struct pull_scheduler *s, const struct instance *in)
 {
     mutex_lock(&s->mu);
     bool ended = instance_thread_has_ended_locked(in->thread);
@@ -182,7 +182,7 @@ static void no_request_is_lost_before_and_after_the_end(void **state)
     (void)state;
     struct fake_model f;
     fake_model_make(&f, config_format, 1, execute);
-    f.model->scheduler->thread_idle_ns = 0;
+    pull_scheduler_of(f.model)->thread_idle_ns = 0;
     atomic_store(&n_threads, 0);
     for (int i = 0; i < N_EACH; i++) {
         ask_once(&f);
@@ -205,7 +205,7 @@ static void threads_of_several_models_end(void **state)
     for (int round = 0; round < N_ROUNDS; round++) {
         for (int i = 0; i < N_MODELS; i++) {
             fake_model_make(&models[i], config_format, 1, answer);
-            models[i].model->scheduler->thread_idle_ns = 0;
+            pull_scheduler_of(models[i].model)->thread_idle_ns = 0;
             submitters[i] = (struct submitter){.model = &models[i]};
             pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);
         }
@@ -218,7 +218,7 @@ static void threads_of_several_models_end(void **state)
 }
 
 /* Waits until the thread of an instance waits for work. */
-static void await_waiting_thread(struct scheduler *s)
+static void await_waiting_thread(struct pull_scheduler *s)
 {
     for (bool waits = false; !waits; sched_yield()) {
         mutex_lock(&s->mu);
@@ -234,7 +234,7 @@ static void an_idle_instance_has_no_thread(void **state)
     struct clock_fake fake;
     clock_fake_init(&fake, 1000 * NS_PER_S);
     fake_model_make_timed(&f, &fake, config_format, 1, execute);
-    struct scheduler *s = f.model->scheduler;
+    struct pull_scheduler *s = pull_scheduler_of(f.model);
     struct instance *in = f.model->instances[0];
     assert_null(in->thread); /* before the first work */
     assert_null(in->batch);

@@ -119,7 +119,7 @@ static char ids[MAX_KEPT][8];
 static void make(const char *config, uint32_t n_instances)
 {
     fake_model_make(&f, config, n_instances, execute);
-    w = &f.model->scheduler->watch;
+    w = &pull_scheduler_of(f.model)->watch;
 }
 
 static void ask(unsigned int i)
@@ -554,7 +554,7 @@ static void backend_and_watch_give_each_request_one_answer(void **state)
     (void)state;
     pthread_t clients[N_CLIENTS], looker;
     fake_model_make(&f, CONFIG LONG_LIMIT, 2, execute_any_way);
-    w = &f.model->scheduler->watch;
+    w = &pull_scheduler_of(f.model)->watch;
     pthread_create(&looker, NULL, look_all_the_time, NULL);
     for (int i = 0; i < N_CLIENTS; i++)
         pthread_create(&clients[i], NULL, ask_again, NULL);

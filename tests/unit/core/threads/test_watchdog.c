@@ -51,7 +51,7 @@ static struct status *last(struct instance *in, struct request **requests, uint3
 {
     (void)n;
     struct inline_budget budget = {.left_ns = UINT64_MAX};
-    struct execution *e = &in->model->scheduler->execution;
+    struct execution *e = &pull_scheduler_of(in->model)->execution;
     while (holds && execution_may_inline(e, &budget)) {
         was_held = true;
         if (clock_of_model)
@@ -89,7 +89,7 @@ static void make(struct fake_model *f, struct inline_budget *budget)
         fake_model_make_timed(f, clock_of_model, config, 1, last);
     else
         fake_model_make(f, config, 1, last);
-    f->model->scheduler->execution.bounded = true;
+    pull_scheduler_of(f->model)->execution.bounded = true;
     assert_null(watchdog_start(&f->server.watchdog));
     server_watch(&f->server, budget);
 }
@@ -97,7 +97,7 @@ static void make(struct fake_model *f, struct inline_budget *budget)
 /* Sets the measured times directly, so that the speed of this machine does not matter. */
 static void prove(struct fake_model *f, struct inline_budget *budget)
 {
-    struct execution *e = &f->model->scheduler->execution;
+    struct execution *e = &pull_scheduler_of(f->model)->execution;
     budget->left_ns = UINT64_MAX;
     while (!execution_may_inline(e, budget))
         execution_measured(e, 1, 0, false);
@@ -127,8 +127,8 @@ static void a_long_execution_is_taken_off_before_it_ends(void **state)
             prove(&f, &budget);
         } while (!ask_and_hold(&f, &budget));
         budget.left_ns = UINT64_MAX;
-        assert_false(execution_may_inline(&f.model->scheduler->execution, &budget));
-        assert_true(atomic_load(&f.model->scheduler->execution.to_prove) > 64);
+        assert_false(execution_may_inline(&pull_scheduler_of(f.model)->execution, &budget));
+        assert_true(atomic_load(&pull_scheduler_of(f.model)->execution.to_prove) > 64);
         inline_watch_close(&budget.watch);
         fake_model_end(&f);
     }
@@ -157,7 +157,7 @@ static void the_watchdog_sleeps_when_idle_and_wakes_in_time(void **state)
             await_parked(&f.server.watchdog);
             if (i == 2) /* longer than the watchdog needs to be sure */
                 clock_fake_advance(&fake, NS_PER_S);
-            atomic_store(&f.model->scheduler->execution.lapses, 0);
+            atomic_store(&pull_scheduler_of(f.model)->execution.lapses, 0);
         } while (!ask_and_hold(&f, &budget));
     }
     inline_watch_close(&budget.watch);
