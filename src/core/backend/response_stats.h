@@ -28,7 +28,8 @@ struct response_report {
  * instance_report_response - counts the next response of the request.
  *
  * Thread: any.
- * Errors: STATUS_INVALID_ARG  the times go backwards
+ * Errors: STATUS_INVALID_ARG  the times go backwards; the index is taken nevertheless
+ *         STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *instance_report_response(struct instance *in, struct request *r,
                                                   const struct response_report *report);

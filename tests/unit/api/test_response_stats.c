@@ -87,7 +87,10 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     report(131, 130, 150, NULL, "Response start cannot happen after compute output start");
     report(100, 151, 150, NULL, "Compute output start cannot happen after response end");
     report(151, 0, 150, NULL, "Response start cannot happen after response end");
-    for (int i = 5; i < MAX_RESPONSE_INDEX + 3; i++) /* the last three share one count */
+    /* What is refused has taken the indices 5 to 7. */
+    report(100, 150, 150, failed, NULL);              /* 8: outputs without a time */
+    report(100, 99, 103, cancelled, NULL);            /* 9: its outputs are not looked at */
+    for (int i = 10; i < MAX_RESPONSE_INDEX + 3; i++) /* the last three share one count */
         report(100, 0, 101, NULL, NULL);
 
     TRITONBACKEND_State *state;
@@ -128,6 +131,8 @@ static void responses_are_counted_by_their_index(void **state)
     is(&s[0].compute_output, 1, 20);
     is(&s[0].empty_response, 0, 0);
     is(&s[1].empty_response, 1, 5);
+    is(&s[1].compute_infer, 1, 5);
+    is(&s[1].compute_output, 0, 0);
     is(&s[1].success, 0, 0);
     is(&s[2].fail, 1, 20);
     is(&s[2].compute_infer, 1, 10);
@@ -137,6 +142,12 @@ static void responses_are_counted_by_their_index(void **state)
     is(&s[3].compute_output, 0, 0);
     is(&s[4].cancel, 1, 7);
     is(&s[4].compute_infer, 0, 0);
+    for (int i = 5; i < 8; i++)
+        assert_false(response_stats_reported(&s[i]));
+    is(&s[8].fail, 1, 50);
+    is(&s[8].compute_infer, 1, 50);
+    is(&s[8].compute_output, 0, 0);
+    is(&s[9].cancel, 1, 3);
     is(&s[MAX_RESPONSE_INDEX - 1].empty_response, 1, 1);
     is(&s[MAX_RESPONSE_INDEX].empty_response, 3, 3);
 
