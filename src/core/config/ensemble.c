@@ -289,33 +289,67 @@ static bool is_decoupled(const struct ensemble_member *m)
     return m->pb && m->pb->model_transaction_policy && m->pb->model_transaction_policy->decoupled;
 }
 
+NODISCARD static struct status *many_origins(const struct check *k, struct config_position at,
+                                             const char *model)
+{
+    return config_fail(k->config, at,
+                       "in ensemble %s, step of model '%s' receives inputs originated from "
+                       "different decoupled models",
+                       k->name, model);
+}
+
+/* Finds the decoupled step that a step's tensors come from, itself included; NULL: none. */
+NODISCARD static struct status *find_origin(const struct check *k, const struct map *origins,
+                                            size_t index, const step_config **ret_origin)
+{
+    const step_config *step = k->config->pb->ensemble_scheduling->step[index];
+    const step_config *origin = NULL;
+    struct status *st = NULL;
+
+    for (size_t i = 0; i < step->n_input_map && !st; i++) {
+        const step_config *from = map_gets(origins, step->input_map[i]->value);
+        if (i > 0 && from != origin)
+            st = many_origins(k, at_element(step, "input_map", i), step->model_name);
+        origin = from;
+    }
+    *ret_origin = is_decoupled(&k->members[index]) ? step : origin;
+    return st;
+}
+
+/* The outputs of the ensemble meet, too: in a response. */
+NODISCARD static struct status *check_outputs_meet(const struct check *k, const struct map *origins)
+{
+    const Inference__ModelConfig *pb = k->config->pb;
+    struct status *st = NULL;
+
+    for (size_t i = 1; i < pb->n_output && !st; i++) {
+        if (map_gets(origins, pb->output[i]->name) != map_gets(origins, pb->output[0]->name))
+            st = many_origins(k, at_message(pb->output[i]), k->name);
+    }
+    return st;
+}
+
 /*
  * A decoupled model answers a request any number of times, and each answer takes its own path. Two
- * such paths may not meet, since it is undefined which answers would belong together.
+ * such paths may not meet, since it is undefined which answers would belong together; nor may one
+ * meet what is there once.
  */
 NODISCARD static struct status *check_decoupled(struct check *k)
 {
     const Inference__ModelEnsembling *e = k->config->pb->ensemble_scheduling;
     struct map origins = MAP_INIT; /* by tensor: the decoupled step that it comes from */
+    const step_config *origin;
     const size_t *order = NULL;
     struct status *st = ensemble_order(k->config, &k->arena, &order);
+
     for (size_t n = 0; n < e->n_step && !st; n++) {
         const step_config *step = e->step[order[n]];
-        const step_config *origin = NULL;
-        for (size_t i = 0; i < step->n_input_map && !st; i++) {
-            const step_config *from = map_gets(&origins, step->input_map[i]->value);
-            if (from && origin && from != origin)
-                st = config_fail(k->config, at_element(step, "input_map", i),
-                                 "in ensemble %s, step of model '%s' receives inputs originated "
-                                 "from different decoupled models",
-                                 k->name, step->model_name);
-            origin = from ? from : origin;
-        }
-        if (is_decoupled(&k->members[order[n]]))
-            origin = step;
+        st = find_origin(k, &origins, order[n], &origin);
         for (size_t i = 0; i < step->n_output_map && origin; i++)
             map_puts(&origins, step->output_map[i]->value, (void *)(uintptr_t)origin);
     }
+    if (!st)
+        st = check_outputs_meet(k, &origins);
     map_done(&origins);
     return st;
 }

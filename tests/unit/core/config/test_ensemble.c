@@ -33,6 +33,7 @@
 #define STEP(model, from, to) STEP_OF(model, "-1", "I", from, "O", to)
 #define FP32(dims)            MODEL("0", "TYPE_FP32", dims, "")
 #define DECOUPLED             " model_transaction_policy { decoupled: true }"
+#define SECOND_OUTPUT         " output { name: 'Z' data_type: TYPE_FP32 dims: [4] }"
 #define JOIN                                                                                       \
     "step { model_name: 'two' model_version: -1 input_map { key: 'I' value: 'A' } "                \
     "input_map { key: 'J' value: 'B' } output_map { key: 'O' value: 'Y' } }"
@@ -185,6 +186,16 @@ static const struct {
     {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("d2", "A", "B") JOIN),
      "in ensemble e, step of model 'two' receives inputs originated from different decoupled "
      "models (f:1:"},
+    {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("id4", "X", "B") JOIN),
+     "in ensemble e, step of model 'two' receives inputs originated from different decoupled "
+     "models (f:1:"},
+    {ENSEMBLE("0", "[4]", JOIN STEP("id4", "X", "A") STEP("d1", "X", "B")),
+     "in ensemble e, step of model 'two' receives inputs originated from different decoupled "
+     "models (f:1:"},
+    {ENSEMBLE("0", "[4]", STEP("d1", "X", "Y") STEP("id4", "X", "Z")) SECOND_OUTPUT,
+     "in ensemble e, step of model 'e' receives inputs originated from different decoupled models "
+     "(f:1:"},
+    {ENSEMBLE("0", "[4]", STEP("d1", "X", "Y") STEP("id4", "Y", "Z")) SECOND_OUTPUT, NULL},
 };
 
 static void an_ensemble_is_validated_against_its_models(void **state)
