@@ -10,7 +10,6 @@
 #include "core/backend/instance.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,6 +27,7 @@
 #include "core/options/server_options.h"
 #include "core/model/statistics.h"
 #include "core/request/request_trace.h"
+#include "core/request/step_times.h"
 
 void instance_report_memory(struct instance *in, size_t bytes)
 {
@@ -323,23 +323,12 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
 
 /* ---- Reports of backends --------------------------------------------------------------------- */
 
-/* The parts of an execution. */
-struct compute_ns {
-    uint64_t input, infer, output;
-};
-
 static inline struct compute_ns compute_of(const struct execution_times *t)
 {
     return (struct compute_ns){.input = elapsed_ns(t->exec_start_ns, t->compute_start_ns),
                                .infer = elapsed_ns(t->compute_start_ns, t->compute_end_ns),
                                .output = elapsed_ns(t->compute_end_ns, t->exec_end_ns)};
 }
-
-/* The time of a request, from its beginning and from its entry into the queue. */
-struct request_ns {
-    uint64_t all, queue;
-    struct compute_ns compute;
-};
 
 static inline struct request_ns request_ns_of(const struct request *r,
                                               const struct execution_times *t)
@@ -363,20 +352,6 @@ static void count_here(struct instance_stats *s, struct request_ns ns, uint32_t 
     executor_counts_end(s);
 }
 
-static void count_elsewhere(struct instance_stats *part, struct request_ns ns,
-                            uint32_t n_inferences)
-{
-    struct statistics *s = &part->sums;
-    mutex_lock(&part->mu);
-    duration_add(&s->success, ns.all);
-    s->queue_ns += ns.queue;
-    s->compute_input_ns += ns.compute.input;
-    s->compute_infer_ns += ns.compute.infer;
-    s->compute_output_ns += ns.compute.output;
-    s->inference_count += n_inferences;
-    mutex_unlock(&part->mu);
-}
-
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
                                 const struct execution_times *t)
 {
@@ -392,10 +367,12 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
     }
     struct request_ns ns = request_ns_of(r, t);
     uint32_t n_inferences = MAX(r->admitted.batch_size, 1u);
+    if (UNLIKELY(r->maker.step_times != NULL))
+        step_times_add(r->maker.step_times, &ns.compute);
     if (LIKELY(executing == in))
         count_here(in->stats, ns, n_inferences);
     else
-        count_elsewhere(in->stats, ns, n_inferences);
+        instance_stats_request(in->stats, &ns, n_inferences);
 }
 
 /* Counts a batch on the thread that executes the instance. */
@@ -414,33 +391,14 @@ static void count_batch_here(struct instance_stats *s, uint64_t batch_size, uint
     executor_counts_end(s);
 }
 
-static void count_batch_elsewhere(struct instance_stats *part, uint64_t batch_size, uint64_t now_ms,
-                                  struct compute_ns ns)
-{
-    struct statistics *s = &part->sums;
-    mutex_lock(&part->mu);
-    s->execution_count++;
-    s->last_inference_ms = now_ms;
-    struct batch_stats *b = statistics_batch(s, batch_size);
-    if (LIKELY(b != NULL)) {
-        b->count++;
-        b->compute_input_ns += ns.input;
-        b->compute_infer_ns += ns.infer;
-        b->compute_output_ns += ns.output;
-    }
-    mutex_unlock(&part->mu);
-}
-
 void instance_report_batch(struct instance *in, uint64_t batch_size,
                            const struct execution_times *t)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+    struct compute_ns ns = compute_of(t);
     if (LIKELY(executing == in)) {
         reported_end_ns = t->exec_end_ns;
-        count_batch_here(in->stats, batch_size, now_ms, compute_of(t));
+        count_batch_here(in->stats, batch_size, statistics_now_ms(), ns);
     } else {
-        count_batch_elsewhere(in->stats, batch_size, now_ms, compute_of(t));
+        instance_stats_batch(in->stats, batch_size, &ns);
     }
 }

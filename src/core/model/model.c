@@ -210,6 +210,7 @@ void model_unref(struct model *m)
     for (uint32_t i = 0; i < m->n_outputs; i++)
         labels_free(m->outputs[i].labels);
     instance_stats_free_all(atomic_load_explicit(&m->statistics, memory_order_relaxed));
+    mem_free(atomic_load_explicit(&m->thread_stats, memory_order_relaxed));
     model_metrics_done(&m->metrics);
     mem_free(m->inputs);
     mem_free(m->outputs);

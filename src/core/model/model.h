@@ -108,6 +108,7 @@ struct model {
     atomic_long
         refs; /* the repository's catalog, its table; each request object. See model_retire() */
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
+    _Atomic(struct thread_stats *) thread_stats; /* … or of threads; NULL: none has counted */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
     struct readiness readiness;

@@ -5,6 +5,7 @@
  */
 #include "core/model/model_statistics.h"
 
+#include "base/mem_owner.h"
 #include "core/model/model.h"
 
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns)
@@ -12,6 +13,12 @@ void model_count_failure(struct model *m, enum failure_reason reason, uint64_t t
     /* Relaxed: no thread relies on the order of the two. */
     atomic_fetch_add_explicit(&m->failures.ns, took_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&m->failures.counts[reason], 1, memory_order_relaxed);
+}
+
+void model_count_ensemble(struct model *m, const struct request_ns *ns, uint32_t batch_size)
+{
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    instance_stats_ensemble(thread_stats_part(&m->thread_stats, &m->statistics), ns, batch_size);
 }
 
 void model_totals(const struct model *m, struct statistics *ret)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a model has counted: the counters of its instances (statistics.h), and its failures.
+ * What a model has counted: the counters of its instances, or of the threads that end its requests
+ * (statistics.h), and its failures.
  */
 #ifndef CONCH_CORE_MODEL_MODEL_STATISTICS_H
 #define CONCH_CORE_MODEL_MODEL_STATISTICS_H
@@ -20,6 +21,15 @@ struct status;
  * Thread: any. Takes no lock.
  */
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
+
+/*
+ * model_count_ensemble - counts a request of an ensemble that has succeeded, as one request and as
+ * one execution.
+ *
+ * @batch_size  1 for a model without batching, too
+ * Thread: any that has a reference to the model. Takes a lock of this thread's own.
+ */
+void model_count_ensemble(struct model *m, const struct request_ns *ns, uint32_t batch_size);
 
 /*
  * model_totals - adds up the counters of all instances, without the lines of batch sizes and

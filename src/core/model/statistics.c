@@ -14,7 +14,9 @@
 
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/search.h"
 #include "base/status.h"
@@ -158,6 +160,92 @@ struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list
         /* Release: readers on any thread see the initialised counters. */
     } while (!atomic_compare_exchange_weak_explicit(list, &first, part, memory_order_release,
                                                     memory_order_relaxed));
+    return part;
+}
+
+uint64_t statistics_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+}
+
+static void add_request_locked(struct instance_stats *part, const struct request_ns *ns,
+                               uint32_t n_inferences)
+{
+    struct statistics *s = &part->sums;
+    duration_add(&s->success, ns->all);
+    s->queue_ns += ns->queue;
+    s->compute_input_ns += ns->compute.input;
+    s->compute_infer_ns += ns->compute.infer;
+    s->compute_output_ns += ns->compute.output;
+    s->inference_count += n_inferences;
+}
+
+static void add_batch_locked(struct instance_stats *part, uint64_t batch_size,
+                             const struct compute_ns *ns)
+{
+    struct statistics *s = &part->sums;
+    s->execution_count++;
+    s->last_inference_ms = statistics_now_ms();
+    struct batch_stats *b = statistics_batch(s, batch_size);
+    if (UNLIKELY(!b))
+        return; /* too many sizes, or no memory: it counts as an execution only */
+    b->count++;
+    b->compute_input_ns += ns->input;
+    b->compute_infer_ns += ns->infer;
+    b->compute_output_ns += ns->output;
+}
+
+void instance_stats_request(struct instance_stats *part, const struct request_ns *ns,
+                            uint32_t n_inferences)
+{
+    mutex_lock(&part->mu);
+    add_request_locked(part, ns, n_inferences);
+    mutex_unlock(&part->mu);
+}
+
+void instance_stats_batch(struct instance_stats *part, uint64_t batch_size,
+                          const struct compute_ns *ns)
+{
+    mutex_lock(&part->mu);
+    add_batch_locked(part, batch_size, ns);
+    mutex_unlock(&part->mu);
+}
+
+void instance_stats_ensemble(struct instance_stats *part, const struct request_ns *ns,
+                             uint32_t batch_size)
+{
+    mutex_lock(&part->mu);
+    add_request_locked(part, ns, batch_size);
+    add_batch_locked(part, batch_size, &ns->compute);
+    mutex_unlock(&part->mu);
+}
+
+static struct thread_stats *make_thread_stats(_Atomic(struct thread_stats *) *stats)
+{
+    struct thread_stats *before = NULL, *made = mem_zalloc(sizeof(*made));
+    if (atomic_compare_exchange_strong_explicit(stats, &before, made, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return made;
+    mem_free(made);
+    return before;
+}
+
+struct instance_stats *thread_stats_part(_Atomic(struct thread_stats *) *stats,
+                                         _Atomic(struct instance_stats *) *list)
+{
+    /* Acquire, here and below: pairs with the release of the thread that has made it. */
+    struct thread_stats *all = atomic_load_explicit(stats, memory_order_acquire);
+    if (UNLIKELY(!all))
+        all = make_thread_stats(stats);
+    _Atomic(struct instance_stats *) *mine = &all->parts[stripe_here()];
+    struct instance_stats *part = atomic_load_explicit(mine, memory_order_acquire);
+    if (LIKELY(part != NULL))
+        return part;
+    /* Two threads of one stripe may each make one. The list has both. */
+    part = instance_stats_add(list);
+    atomic_store_explicit(mine, part, memory_order_release);
     return part;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Statistics of what models have executed. Each instance has counters of its own, so that instances
- * do not wait for each other; a reader adds them up.
+ * do not wait for each other; a reader adds them up. An ensemble has no instances: the threads that
+ * end its requests have counters instead.
  *
  * The counters belong to the model, and outlive their instance: a reader only needs a reference to
  * the model.
@@ -18,6 +19,7 @@
 
 #include "base/compiler.h"
 #include "base/mutex.h"
+#include "base/stripe.h"
 
 struct status;
 
@@ -104,6 +106,17 @@ struct response_stats *statistics_response(struct statistics *s, uint32_t index)
  */
 NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
 
+/* The parts of an execution. */
+struct compute_ns {
+    uint64_t input, infer, output;
+};
+
+/* The time of a request that has succeeded: all of it, and in the queue. */
+struct request_ns {
+    uint64_t all, queue;
+    struct compute_ns compute;
+};
+
 /* What the thread that executes an instance counts: of requests, and of batches of one size. */
 enum executor_count {
     EXECUTOR_SUCCESSES,
@@ -178,6 +191,42 @@ void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
  * Thread: any; instances may be made in parallel.
  */
 struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list);
+
+/*
+ * instance_stats_request - counts a request that has succeeded.
+ * instance_stats_batch - counts an executed batch that has ended now.
+ * instance_stats_ensemble - counts both, of a request of that batch size.
+ *
+ * Thread: any. Each takes mu.
+ */
+void instance_stats_request(struct instance_stats *part, const struct request_ns *ns,
+                            uint32_t n_inferences);
+void instance_stats_batch(struct instance_stats *part, uint64_t batch_size,
+                          const struct compute_ns *ns);
+void instance_stats_ensemble(struct instance_stats *part, const struct request_ns *ns,
+                             uint32_t batch_size);
+
+/* statistics_now_ms - the wall time for last_inference_ms. Thread: any. */
+uint64_t statistics_now_ms(void);
+
+/*
+ * Counters of a model without instances: threads that end its requests have one each, as far as
+ * their stripes differ (base/stripe.h). They are parts of the model's list, as those of instances.
+ */
+struct thread_stats {
+    _Atomic(struct instance_stats *) parts[STRIPES_MAX]; /* NULL: no thread of it has counted */
+};
+
+/*
+ * thread_stats_part - this thread's counters, made at its first call. The caller says whom their
+ * memory is charged to.
+ *
+ * @stats  NULL until the first call; the caller frees it with mem_free()
+ * @list   of the model
+ * Thread: any.
+ */
+struct instance_stats *thread_stats_part(_Atomic(struct thread_stats *) *stats,
+                                         _Atomic(struct instance_stats *) *list);
 
 /* instance_stats_free_all - frees the counters of all instances in the list. No instance is left.
  */

@@ -42,6 +42,7 @@ struct response;
 struct sequence;
 struct states;
 struct status;
+struct step_times;
 struct tensor_spec;
 struct trace;
 
@@ -175,8 +176,9 @@ struct maker_part {
     void *data;                          /* the maker's own */
     struct inline_budget *inline_budget; /* NULL: never inline */
     struct trace *trace; /* NULL: none; taken when the model accepts or refuses the request */
-    const char *id;      /* never NULL */
-    uint32_t flags;      /* REQUEST_SEQUENCE_… */
+    struct step_times *step_times; /* of the ensemble's request that it is a step of; or NULL */
+    const char *id;                /* never NULL */
+    uint32_t flags;                /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;
     uint64_t priority;
     uint64_t timeout_us;  /* of the time in the queue, if the model allows that; 0: none */
