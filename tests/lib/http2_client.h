@@ -263,7 +263,8 @@ static inline struct h2c_stream *h2c_post(struct h2_client *c, const char *path,
     return h2c_request(c, path, body, n_body, SIZE_MAX, none, 0);
 }
 
-/* h2c_allow - allows more of a body to be sent. */
+/* h2c_allow - allows more of a body to be sent. SIZE_MAX: all and the end. With n_body the client
+ * sends all of the body and not the end, so that the server goes on waiting. */
 static inline void h2c_allow(struct h2_client *c, struct h2c_stream *s, size_t n_allowed)
 {
     s->n_allowed = n_allowed;

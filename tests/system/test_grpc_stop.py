@@ -14,6 +14,7 @@ import pytest
 import tritonclient.grpc as client
 from tritonclient.grpc import service_pb2
 
+import http2_frames as h2
 import repository
 from server import Server, wait_for
 from wire import Connection, request_bytes
@@ -153,6 +154,26 @@ def test_new_calls_are_unavailable(served, gate):
         gate.open("hold.execute")
         answer = service_pb2.ModelInferResponse.FromString(first.result(timeout=WITHIN_S))
         assert answer.raw_output_contents[0] == b"\7\0\0\0"
+    assert served.wait() == 0
+
+
+def test_half_a_request_does_not_delay_the_end(served, gate):
+    """Nothing of it was done, so the client may send it again. A call that waits for the backend is answered."""
+    message = service_pb2.ModelInferRequest(model_name="gate", raw_input_contents=[b"\7\0\0\0"])
+    message.inputs.add(name="IN", datatype="INT32", shape=[1])
+    whole = h2.message(message.SerializeToString())
+    with h2.Connection(served.grpc_url) as connection:
+        connection.send(h2.call(1, h2.INFER, message.SerializeToString())
+                        + h2.begin(3, h2.INFER) + h2.frame(h2.DATA, 0, 3, whole[:-1]))
+        gate.await_reached("hold.execute")
+        connection.ping()
+        connection.await_frame(h2.PING, ack=True)    # so the half has come
+        served.signal(signal.SIGTERM)
+        assert int.from_bytes(connection.await_frame(h2.RST_STREAM, stream=3).payload, "big") == h2.REFUSED_STREAM
+        gate.open("hold.execute")
+        frames = connection.take_all()
+        assert h2.status_of([got for got in frames if got.stream == 1]) == 0
+        assert not [got for got in frames if got.stream == 3]
     assert served.wait() == 0
 
 

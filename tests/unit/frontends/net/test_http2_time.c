@@ -74,6 +74,16 @@ static void a_stop_waits_a_second_for_half_a_request(void **state)
     assert_int_equal(silent->close_code, HTTP2_REFUSED_STREAM);
     assert_false(slow->closed);
     assert_int_equal(p->d.n_cancelled, 1);
+    assert_false(http2_protocol.is_over(p->d.session));
+    h2c_allow(&p->c, slow, SIZE_MAX);
+    h2c_pump(&p->c);
+    char hash[9];
+    snprintf(hash, sizeof(hash), "%08x", h2_hash(body, 10000));
+    assert_int_equal(slow->n_data, 8);
+    assert_memory_equal(slow->data, hash, 8);
+    assert_true(slow->ended);
+    assert_int_equal(slow->close_code, HTTP2_NO_ERROR);
+    assert_true(http2_protocol.is_over(p->d.session));
     free(body);
     end_pair(p);
 }
