@@ -381,20 +381,31 @@ static void on_eof(struct conn *c)
     update_interest(c);
 }
 
+/*
+ * After a call of TLS: waits for the socket if TLS has begun to hold bytes. What it held before
+ * waits for the socket already, or for a flush, because the socket has room again.
+ */
+static bool note_held(struct conn *c, bool held_before)
+{
+    if (held_before || tls_held_bytes(c->tls) == 0)
+        return false;
+    c->waiting = true;
+    return true;
+}
+
 /* What recv() would return; see tls_read(). *ret_bytes is set when no data, but much else came. */
 static ssize_t receive_tls(struct conn *c, const struct iovec *space, int n_space,
                            size_t *ret_bytes)
 {
+    bool held_before = tls_held_bytes(c->tls) > 0;
     ssize_t n = tls_read(c->tls, space, n_space);
     int error = errno;
     size_t came = tls_take_received(c->tls);
     if (n < 0 && error == EINTR)
         *ret_bytes = came;
     note_tls_sent(c); /* answers of TLS itself */
-    if (tls_held_bytes(c->tls) > 0 && !c->waiting) {
-        c->waiting = true;
+    if (note_held(c, held_before))
         update_interest(c);
-    }
     errno = error;
     return n;
 }
@@ -522,6 +533,7 @@ void conn_on_space(struct session *s)
 /* Goes on with a handshake. Returns whether it has ended, so that the session may read. */
 static bool go_on_with_handshake(struct conn *c)
 {
+    bool held_before = tls_held_bytes(c->tls) > 0;
     enum tls_result result = tls_handshake(c->tls);
     (void)tls_take_received(c->tls);
     note_tls_sent(c);
@@ -529,7 +541,7 @@ static bool go_on_with_handshake(struct conn *c)
         linger_or_close(c); /* the client may have to be told why */
         return false;
     }
-    c->waiting = tls_held_bytes(c->tls) > 0;
+    (void)note_held(c, held_before);
     if (result == TLS_WAITS) {
         update_interest(c);
         if (c->client_left) /* the end of the stream needs a read of its own */

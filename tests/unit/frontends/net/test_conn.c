@@ -537,6 +537,56 @@ static void a_large_reply_waits_for_its_reader(void **state)
     assert_in_range(n_seconds, 30, 65);
 }
 
+/* Each time that the socket has room again, another request has come, too. */
+static void a_large_reply_goes_on_beside_requests(void **state)
+{
+    (void)state;
+    n_secret = 0;
+    shake_hands();
+    say_secretly("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
+    assert_true(of_asker()->waiting);
+    for (int i = 0; i < 40 && n_secret < sizeof(big); i++) {
+        heard_secretly("x");
+        say_secretly("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+        iteration();
+    }
+    assert_true(n_secret > sizeof(big));
+    assert_false(of_asker()->waiting);
+    assert_true(n_held > 1);
+    for (unsigned int i = 0; i < n_held; i++)
+        exchange_reply_text(all_held[i], 200, NULL, "", 0);
+    iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), n_held);
+}
+
+/* The socket is full when the server answers the client's first message, and has room again when
+ * the next one comes. */
+static void a_handshake_goes_on_beside_messages(void **state)
+{
+    (void)state;
+    static char junk[64 << 10];
+    ssize_t n;
+    size_t n_junk = 0;
+    while ((n = send(asker.far_fd, junk, sizeof(junk), MSG_NOSIGNAL)) > 0)
+        n_junk += (size_t)n;
+    (void)SSL_do_handshake(secret.ssl);
+    (void)tlsc_send(&secret, SIZE_MAX);
+    iteration();
+    assert_true(of_asker()->waiting);
+    while (n_junk > 0 && (n = recv(secret.fd, junk, MIN(n_junk, sizeof(junk)), 0)) > 0)
+        n_junk -= (size_t)n;
+    assert_int_equal(n_junk, 0);
+    /* A client may send this at any time, and it means nothing. */
+    assert_int_equal(send(secret.fd, "\x14\3\3\0\1\1", 6, MSG_NOSIGNAL), 6);
+    iteration();
+    iteration();
+    tlsc_receive(&secret);
+    shake_hands();
+    say_secretly("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    iteration();
+    assert_int_equal(heard_secretly("HTTP/1.1 200 "), 1);
+}
+
 static void an_end_is_told_and_awaited(void **state)
 {
     (void)state;
@@ -619,6 +669,8 @@ int main(void)
         TLS(a_stop_ends_handshakes_and_idle_clients),
         TLS(requests_that_tls_has_read_are_answered_in_turn),
         TLS(a_large_reply_waits_for_its_reader),
+        TLS(a_large_reply_goes_on_beside_requests),
+        TLS(a_handshake_goes_on_beside_messages),
         TLS(an_end_is_told_and_awaited),
         TLS(a_client_that_ends_gets_its_answer),
     };
