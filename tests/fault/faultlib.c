@@ -4,10 +4,14 @@
  * interrupted, not ready after all, short, no descriptors left. None of these faults is fatal, so a
  * server under it must answer every request as usual.
  *
+ * While the test wants it, connections are lost, too: a call fails as the kernel would let it fail
+ * when the client is gone, and the socket is shut for both sides, so that all later calls agree.
+ *
  * FAULT_SEED     the seed of the pattern; without it no call fails
  * FAULT_ONE_IN   one call in this many fails (4)
  * FAULT_COUNTS   a file that gets the number of faults of each kind (64-bit counts, in the order of
- *                enum kind), so that a test knows that faults happened
+ *                enum kind), so that a test knows that faults happened. Behind them the test writes
+ *                a number n: one call in n about a connection loses it; 0: none
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,12 +34,18 @@ enum kind {
     NOT_READY,   /* EAGAIN, sockets */
     SHORT,       /* fewer bytes than there are or fit */
     FEW,         /* epoll: one event at a time */
-    NO_FILES,    /* accept: EMFILE, ENFILE */
+    NO_FILES,    /* accept: EMFILE, ENFILE, ENOMEM, ENOBUFS */
     ABORTED,     /* accept: ECONNABORTED */
+    LOST_READ,   /* a connection: ECONNRESET */
+    LOST_WRITE,  /* a connection: EPIPE */
+    LOST_END,    /* shutdown: ENOTCONN */
+    UNWATCHED,   /* epoll_ctl does not add a connection: ENOMEM, ENOSPC */
     N_KINDS
 };
 
-static atomic_uint_fast64_t unmapped[N_KINDS];
+enum { LOSES_ONE_IN = N_KINDS, N_NUMBERS };
+
+static atomic_uint_fast64_t unmapped[N_NUMBERS];
 static atomic_uint_fast64_t *counts = unmapped;
 static atomic_uint_fast64_t n_calls;
 static uint64_t seed;
@@ -50,6 +60,7 @@ static struct {
     ssize_t (*readv)(int, const struct iovec *, int);
     ssize_t (*writev)(int, const struct iovec *, int);
     int (*accept4)(int, struct sockaddr *, socklen_t *, int);
+    int (*shutdown)(int, int);
     int (*epoll_ctl)(int, int, int, struct epoll_event *);
     int (*epoll_wait)(int, struct epoll_event *, int, int);
     int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
@@ -84,16 +95,21 @@ __attribute__((constructor)) static void start(void)
     on = getenv("FAULT_SEED") && one_in > 0;
 }
 
-/* Returns a random number if the call is to fail, and 0 otherwise. */
-static uint64_t draw(void)
+/* Returns a random number if the call is to fail, as one in n does, and 0 otherwise. */
+static uint64_t draw_one_in(uint64_t n)
 {
-    if (!on)
+    if (!on || n == 0)
         return 0;
     uint64_t x = seed * 0x9e3779b97f4a7c15u + atomic_fetch_add(&n_calls, 1);
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     x ^= x >> 31;
-    return x % one_in == 0 ? x / one_in | 1u << 31 : 0;
+    return x % n == 0 ? x / n | 1u << 31 : 0;
+}
+
+static uint64_t draw(void)
+{
+    return draw_one_in(one_in);
 }
 
 static int fail_with(enum kind kind, int error)
@@ -107,6 +123,22 @@ static bool is_socket(int fd)
 {
     struct stat s;
     return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode);
+}
+
+static bool is_connection(int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t length = sizeof(peer);
+    return getpeername(fd, (struct sockaddr *)&peer, &length) == 0;
+}
+
+/* Whether the connection is to be lost now. Then it is. */
+static bool lose(int fd)
+{
+    if (!draw_one_in(atomic_load(&counts[LOSES_ONE_IN])) || !is_connection(fd))
+        return false;
+    NEXT(shutdown)(fd, SHUT_RDWR);
+    return true;
 }
 
 /*
@@ -126,6 +158,9 @@ int epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event)
         watched[fd].epoll_fd = epoll_fd;
         watched[fd].event = *event;
     }
+    uint64_t x = op == EPOLL_CTL_ADD ? draw_one_in(atomic_load(&counts[LOSES_ONE_IN])) : 0;
+    if (x && is_connection(fd))
+        return fail_with(UNWATCHED, x % 2 ? ENOMEM : ENOSPC);
     return NEXT(epoll_ctl)(epoll_fd, op, fd, event);
 }
 
@@ -139,8 +174,10 @@ static void tell_again(int fd)
 
 /* Decides the fate of a transfer. True: it fails, and errno is set. False: *size is how many
  * bytes it may move. */
-static bool spoil(int fd, size_t *size)
+static bool spoil(int fd, size_t *size, enum kind lost)
 {
+    if (lose(fd))
+        return fail_with(lost, lost == LOST_WRITE ? EPIPE : ECONNRESET);
     uint64_t x = draw();
     if (!x)
         return false;
@@ -189,22 +226,22 @@ enum { MOST_PIECES = 1024 };
 
 ssize_t read(int fd, void *bytes, size_t size)
 {
-    return spoil(fd, &size) ? -1 : NEXT(read)(fd, bytes, size);
+    return spoil(fd, &size, LOST_READ) ? -1 : NEXT(read)(fd, bytes, size);
 }
 
 ssize_t write(int fd, const void *bytes, size_t size)
 {
-    return spoil(fd, &size) ? -1 : NEXT(write)(fd, bytes, size);
+    return spoil(fd, &size, LOST_WRITE) ? -1 : NEXT(write)(fd, bytes, size);
 }
 
 ssize_t recv(int fd, void *bytes, size_t size, int flags)
 {
-    return spoil(fd, &size) ? -1 : NEXT(recv)(fd, bytes, size, flags);
+    return spoil(fd, &size, LOST_READ) ? -1 : NEXT(recv)(fd, bytes, size, flags);
 }
 
 ssize_t send(int fd, const void *bytes, size_t size, int flags)
 {
-    return spoil(fd, &size) ? -1 : NEXT(send)(fd, bytes, size, flags);
+    return spoil(fd, &size, LOST_WRITE) ? -1 : NEXT(send)(fd, bytes, size, flags);
 }
 
 ssize_t readv(int fd, const struct iovec *pieces, int n)
@@ -213,7 +250,7 @@ ssize_t readv(int fd, const struct iovec *pieces, int n)
     size_t size = sum_of(pieces, n);
     if (n > MOST_PIECES)
         return NEXT(readv)(fd, pieces, n);
-    return spoil(fd, &size) ? -1 : NEXT(readv)(fd, some, cut(pieces, n, size, some));
+    return spoil(fd, &size, LOST_READ) ? -1 : NEXT(readv)(fd, some, cut(pieces, n, size, some));
 }
 
 ssize_t writev(int fd, const struct iovec *pieces, int n)
@@ -222,13 +259,20 @@ ssize_t writev(int fd, const struct iovec *pieces, int n)
     size_t size = sum_of(pieces, n);
     if (n > MOST_PIECES)
         return NEXT(writev)(fd, pieces, n);
-    return spoil(fd, &size) ? -1 : NEXT(writev)(fd, some, cut(pieces, n, size, some));
+    return spoil(fd, &size, LOST_WRITE) ? -1 : NEXT(writev)(fd, some, cut(pieces, n, size, some));
+}
+
+int shutdown(int fd, int how)
+{
+    if (lose(fd))
+        return fail_with(LOST_END, ENOTCONN);
+    return NEXT(shutdown)(fd, how);
 }
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
     uint64_t x = draw();
-    switch (x ? x % 5 : 99) {
+    switch (x ? x % 6 : 99) {
     case 0:
         return fail_with(INTERRUPTED, EINTR);
     case 1:
@@ -238,6 +282,8 @@ int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
     case 3:
         return fail_with(NO_FILES, ENFILE);
     case 4:
+        return fail_with(NO_FILES, x % 4 < 2 ? ENOMEM : ENOBUFS);
+    case 5:
         return fail_with(ABORTED, ECONNABORTED);
     default:
         return NEXT(accept4)(fd, address, length, flags);
