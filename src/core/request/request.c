@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "core/model/model.h"
+#include "core/request/steps.h"
 
 enum {
     MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
@@ -350,7 +351,9 @@ void request_compact(struct request *r)
 
 void request_cancel(struct request *r)
 {
-    atomic_store_explicit(&r->life.cancelled, true, memory_order_relaxed);
+    atomic_store(&r->life.cancelled, true); /* seq_cst: pairs with steps_begin() */
     if (atomic_load_explicit(&r->life.waiting, memory_order_relaxed))
         r->model->scheduler_ops->on_cancelled(r);
+    if (UNLIKELY(atomic_load(&r->life.steps)))
+        steps_cancel_of(r);
 }

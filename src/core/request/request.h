@@ -41,6 +41,7 @@ struct request;
 struct response;
 struct sequence;
 struct states;
+struct steps;
 struct status;
 struct step_times;
 struct tensor_spec;
@@ -181,8 +182,10 @@ struct maker_part {
     uint32_t flags;                /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;
     uint64_t priority;
-    uint64_t timeout_us;  /* of the time in the queue, if the model allows that; 0: none */
-    uint64_t deadline_ns; /* of the server's clock: not executed from then on; 0: none */
+    uint64_t timeout_us; /* of the time in the queue, if the model allows that; 0: none */
+    /* Of the server's clock: not executed from then on; 0: none. The maker cancels it then, so that
+     * it leaves its queue, and its steps theirs. */
+    uint64_t deadline_ns;
     uint32_t n_inputs, input_capacity;
     struct input **inputs;
     uint32_t n_outputs, output_capacity;
@@ -254,7 +257,8 @@ struct life_part {
     atomic_bool answered;
     atomic_bool responded; /* it has a response; set only for models that measure the first one */
     atomic_bool cancelled;
-    atomic_bool waiting; /* in a scheduler; changed under its lock */
+    atomic_bool waiting;           /* in a scheduler; changed under its lock */
+    _Atomic(struct steps *) steps; /* executed for it; a reference, see core/request/steps.h */
 };
 
 struct request {
@@ -330,8 +334,8 @@ NODISCARD struct status *request_set_correlation_string(struct request *r, const
 void request_compact(struct request *r);
 
 /*
- * request_cancel - asks the scheduler or backend that has the request to stop. A final response
- * still comes, but never inside this call.
+ * request_cancel - asks the scheduler or backend that has the request to stop, and those that have
+ * its steps (core/request/steps.h). A final response still comes, but never inside this call.
  *
  * Thread: any.
  */

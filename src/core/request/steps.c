@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A step is cancelled without mu, since it may have steps of its own, whose mu has the same level.
+ * A reference keeps it meanwhile, and the list stays whole: steps that have been told are in a list
+ * of the canceller, which steps_remove_locked() takes them out of just as well.
+ */
+#include "core/request/steps.h"
+
+#include "core/request/request.h"
+
+enum { STEPS_LEVEL = 480 };
+
+static void unref_steps(struct steps *s)
+{
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    mutex_done(&s->mu);
+    s->free(s);
+}
+
+void steps_begin(struct steps *s, struct request *parent, void (*free)(struct steps *s))
+{
+    mutex_init(&s->mu, STEPS_LEVEL, "steps.mu");
+    list_init(&s->running);
+    s->free = free;
+    atomic_init(&s->refs, 2);
+    /* seq_cst: request_cancel() stores `cancelled`, and then loads this pointer. One of the two
+     * threads sees what the other one has stored. */
+    s->is_cancelled = false;
+    atomic_store(&parent->life.steps, s);
+    if (UNLIKELY(atomic_load(&parent->life.cancelled))) {
+        mutex_lock(&s->mu);
+        s->is_cancelled = true;
+        mutex_unlock(&s->mu);
+    }
+}
+
+void steps_end(struct steps *s, struct request *parent)
+{
+    if (LIKELY(atomic_exchange_explicit(&parent->life.steps, NULL, memory_order_acq_rel) != NULL))
+        unref_steps(s);
+    unref_steps(s);
+}
+
+bool steps_add_locked(struct steps *s, struct step *step)
+{
+    mutex_assert_held(&s->mu);
+    if (UNLIKELY(s->is_cancelled))
+        return false;
+    list_push(&s->running, &step->link);
+    return true;
+}
+
+void steps_remove_locked(struct steps *s, struct step *step)
+{
+    mutex_assert_held(&s->mu);
+    list_remove(&step->link);
+}
+
+void steps_cancel(struct steps *s)
+{
+    struct list told = LIST_INIT(told), *link;
+    mutex_lock(&s->mu);
+    s->is_cancelled = true;
+    while ((link = list_pop(&s->running))) {
+        struct request *r = LIST_ENTRY(link, struct step, link)->request;
+        list_push(&told, link);
+        request_ref(r);
+        mutex_unlock(&s->mu);
+        request_cancel(r);
+        request_unref(r);
+        mutex_lock(&s->mu);
+    }
+    list_move_all(&s->running, &told);
+    mutex_unlock(&s->mu);
+}
+
+void steps_cancel_of(struct request *parent)
+{
+    struct steps *s = atomic_exchange_explicit(&parent->life.steps, NULL, memory_order_acq_rel);
+    if (!s)
+        return; /* it has ended, or another thread cancels them */
+    steps_cancel(s);
+    unref_steps(s);
+}
