@@ -39,7 +39,7 @@ instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 """
 
 
-def _write_models(folder, models):
+def write_models(folder, models):
     for name, config in models.items():
         if not (folder / name).exists():
             (folder / name / "1").mkdir(parents=True)
@@ -50,7 +50,7 @@ def _write_models(folder, models):
 def _repository(lab):
     """The models, and the folder of their backend."""
     models = {name: CONFIG + more for name, more in MODELS.items()}
-    return _write_models(lab.folder / "repositories" / "embed", models), lab.build / "backends"
+    return write_models(lab.folder / "repositories" / "embed", models), lab.build / "backends"
 
 
 def _decoupled_repository(lab):
@@ -62,7 +62,7 @@ def _decoupled_repository(lab):
     for folder in (lab.build / "tests/backends/torrent", lab.build / "backends/square"):
         if not (backends / folder.name).exists():
             (backends / folder.name).symlink_to(folder)
-    return _write_models(lab.folder / "repositories" / "decoupled", models), backends
+    return write_models(lab.folder / "repositories" / "decoupled", models), backends
 
 
 def _library(lab, who):
@@ -75,7 +75,7 @@ def _library(lab, who):
     return next(folder.glob("libtritonserver-*.so")), {"LD_LIBRARY_PATH": str(folder)}
 
 
-def _run(lab, who, models, cpus, *flags, seconds=0.0, of=_repository, more=None):
+def run(lab, who, models, cpus, *flags, seconds=0.0, of=_repository, more=None):
     library, environment = _library(lab, who)
     argv = [lab.programs / "bench_embed", "--seconds", seconds or lab.settings.seconds, *flags, library, *of(lab), *models]
     lab.bench.wait_quiet()
@@ -118,7 +118,7 @@ def embed(lab):
             for who in ("Conch",) if inlined else ("Conch", "Triton"):
                 more = ("--inline",) if inlined else ()
                 try:
-                    run = _run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more,
+                    run = run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more,
                                seconds=TURN_S)
                 except servers.Missing as missing:
                     say(f"  left out: {missing}")
@@ -155,9 +155,9 @@ def decoupled(lab):
             for who in ("Conch", "Triton"):
                 ask = {"of": _decoupled_repository, "seconds": TURN_S}
                 try:
-                    run = _run(lab, who, [model], {lab.settings.server_cpu}, *flags, **ask)
+                    run = run(lab, who, [model], {lab.settings.server_cpu}, *flags, **ask)
                     if i == 0:
-                        mallocs[model, who] = _run(lab, who, [model], {lab.settings.server_cpu}, *flags, more=lab.counting(f"{who}-{model}"),
+                        mallocs[model, who] = run(lab, who, [model], {lab.settings.server_cpu}, *flags, more=lab.counting(f"{who}-{model}"),
                                                    **ask)["mallocs"]
                 except servers.Missing as missing:
                     say(f"  left out: {missing}")
@@ -195,7 +195,7 @@ def cores(lab):
             for n in (1, 2):
                 cpus = {lab.settings.server_cpu} if n == 1 else both
                 seen.setdefault((i, n), []).append(
-                    _run(lab, "Conch", models, cpus, "--in-flight", 64, "--threads", n, *(("--pin",) if n == 2 else ()), *more))
+                    run(lab, "Conch", models, cpus, "--in-flight", 64, "--threads", n, *(("--pin",) if n == 2 else ()), *more))
     rows = []
     for i, (what, models, inlined) in enumerate(PAIRS):
         one, two = (_medians(seen[i, n]) for n in (1, 2))

@@ -10,22 +10,25 @@
  *     --sequences      each request in flight belongs to a sequence of its own, of 100 requests
  *     --responses N    models are decoupled and of the backend torrent or square: each request has
  * N responses, which count instead of the requests
+ *     --bytes N        of the tensor (64); of larger ones only the first 64 are looked at
  *     --inline         models may execute on the driving threads (an option of Conch alone)
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
  *
- * Closed loop: a slot makes a request object with one input of 64 bytes and sends it. When the
+ * Closed loop: a slot makes a request object with one input and sends it. When the
  * request is answered and released, the slot deletes it and begins again. Callbacks give their slot
  * to its thread through a mutex and a condition, as an embedder's would. Prints one JSON object:
  *
  *     requests, wall_us and cpu_us (of the whole process) per request, p50_us and p99_us from the
  *     making of a request to its final response, switches (context switches per request), mallocs
- *     (calls of the allocator per request, if malloc_count.c is preloaded; else 0)
+ *     (calls of the allocator per request, if malloc_count.c is preloaded; else 0), copied (bytes
+ * per request that copy_count.c has seen, if that is preloaded; else 0)
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,7 +73,8 @@ struct slot {
     int n_ends; /* response and release; under driver.mu */
     int n_responses;
     int32_t asks[2]; /* of a decoupled model: how many responses, and bytes of each */
-    float in[TENSOR_BYTES / 4], out[TENSOR_BYTES / 4];
+    float *in, *out; /* these two, unless they are larger */
+    float small_in[TENSOR_BYTES / 4], small_out[TENSOR_BYTES / 4];
 };
 
 /* On cache lines of its own, so that only the server's sharing grows with the cores. */
@@ -90,6 +94,7 @@ struct driver {
 };
 
 static int in_flight = 1, n_threads = 1, responses, n_models;
+static size_t tensor_bytes = TENSOR_BYTES;
 static double seconds = 1;
 static bool sequences, pinned;
 static char **models;
@@ -128,8 +133,8 @@ static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const cha
     (void)name;
     (void)type;
     (void)type_id;
-    if (size > TENSOR_BYTES || (size != TENSOR_BYTES && !responses))
-        fail("output", "it has not 64 bytes");
+    if (size > tensor_bytes || (size != tensor_bytes && !responses))
+        fail("output", "it has another size than the input");
     *buffer = s->out;
     *buffer_userp = NULL;
     *actual_type = TRITONSERVER_MEMORY_CPU;
@@ -227,9 +232,9 @@ static void fill_decoupled(struct slot *s, TRITONSERVER_InferenceRequest *r)
 
 static void fill_request(struct slot *s, TRITONSERVER_InferenceRequest *r)
 {
-    static const int64_t shape[] = {1, TENSOR_BYTES / 4};
+    const int64_t shape[] = {1, (int64_t)tensor_bytes / 4};
     must(InferenceRequestAddInput(r, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2), "input");
-    must(InferenceRequestAppendInputData(r, "INPUT0", s->in, TENSOR_BYTES, TRITONSERVER_MEMORY_CPU,
+    must(InferenceRequestAppendInputData(r, "INPUT0", s->in, tensor_bytes, TRITONSERVER_MEMORY_CPU,
                                          0),
          "input");
     must(InferenceRequestAddRequestedOutput(r, "OUTPUT0"), "output");
@@ -353,8 +358,18 @@ static uint64_t count_mallocs(void)
     return n;
 }
 
+/* Returns the bytes that copy_count.c has counted by now, which begins with the first call. */
+static uint64_t count_copies(void)
+{
+    atomic_bool *on = dlsym(RTLD_DEFAULT, "copy_count_on");
+    atomic_size_t *bytes = dlsym(RTLD_DEFAULT, "copy_count_bytes");
+    if (on && bytes)
+        atomic_store(on, true);
+    return bytes ? atomic_load(bytes) : 0;
+}
+
 static void print(struct driver *drivers, double cpu_us, double wall_us, long switches,
-                  uint64_t mallocs)
+                  uint64_t mallocs, uint64_t copied)
 {
     uint64_t n = 0, n_samples = 0;
     uint32_t *all = calloc((size_t)n_threads * MAX_SAMPLES, sizeof(*all));
@@ -369,9 +384,10 @@ static void print(struct driver *drivers, double cpu_us, double wall_us, long sw
     qsort(all, n_samples, sizeof(*all), by_size);
     printf(
         "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"p50_us\": %.3f, \"p99_us\": "
-        "%.3f, \"switches\": %.3f, \"mallocs\": %.4f}\n",
+        "%.3f, \"switches\": %.3f, \"mallocs\": %.4f, \"copied\": %.0f}\n",
         (unsigned long long)n, wall_us / (double)n, cpu_us / (double)n, all[n_samples / 2] / 1e3,
-        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n, (double)mallocs / (double)n);
+        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n, (double)mallocs / (double)n,
+        (double)copied / (double)n);
     free(all);
 }
 
@@ -416,6 +432,15 @@ static void start_server(const char *repository, const char *backends, bool inli
     }
 }
 
+static void slot_init_tensors(struct slot *s)
+{
+    bool is_small = tensor_bytes == TENSOR_BYTES;
+    s->in = is_small ? s->small_in : calloc(1, tensor_bytes);
+    s->out = is_small ? s->small_out : calloc(1, tensor_bytes);
+    if (!s->in || !s->out)
+        fail("memory", "there is none left");
+}
+
 static void driver_init(struct driver *d, int index)
 {
     d->index = index;
@@ -430,6 +455,7 @@ static void driver_init(struct driver *d, int index)
     for (int i = 0; i < in_flight; i++) {
         d->slots[i].driver = d;
         d->slots[i].correlation_id = (uint64_t)(index * in_flight + i + 1);
+        slot_init_tensors(&d->slots[i]);
         for (int j = 0; j < TENSOR_BYTES / 4; j++)
             d->slots[i].in[j] = (float)(i + j + 1);
     }
@@ -437,6 +463,10 @@ static void driver_init(struct driver *d, int index)
 
 static void driver_done(struct driver *d)
 {
+    for (int i = 0; i < in_flight && tensor_bytes != TENSOR_BYTES; i++) {
+        free(d->slots[i].in);
+        free(d->slots[i].out);
+    }
     free(d->slots);
     free(d->samples_ns);
     pthread_cond_destroy(&d->any);
@@ -455,15 +485,16 @@ static void measure(void)
     }
     pthread_barrier_wait(&barrier);
     double cpu_us = process_us(&switches_before);
-    uint64_t start_ns = now_ns(), mallocs = count_mallocs();
+    uint64_t start_ns = now_ns(), mallocs = count_mallocs(), copied = count_copies();
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     mallocs = count_mallocs() - mallocs;
+    copied = count_copies() - copied;
     double wall_us = (double)(now_ns() - start_ns) / 1e3;
     cpu_us = process_us(&switches) - cpu_us;
     for (int i = 0; i < n_threads; i++)
         pthread_join(drivers[i].thread, NULL);
-    print(drivers, cpu_us, wall_us, switches - switches_before, mallocs);
+    print(drivers, cpu_us, wall_us, switches - switches_before, mallocs, copied);
     for (int i = 0; i < n_threads; i++)
         driver_done(&drivers[i]);
 }
@@ -476,6 +507,7 @@ int main(int argc, char **argv)
         {"seconds", required_argument, NULL, 's'},
         {"sequences", no_argument, NULL, 'q'},
         {"responses", required_argument, NULL, 'r'},
+        {"bytes", required_argument, NULL, 'b'},
         {"inline", no_argument, NULL, 'i'},
         {"pin", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
@@ -499,6 +531,9 @@ int main(int argc, char **argv)
         case 'r':
             responses = atoi(optarg);
             break;
+        case 'b':
+            tensor_bytes = strtoull(optarg, NULL, 10) / 4 * 4;
+            break;
         case 'i':
             inlined = true;
             break;
@@ -511,7 +546,7 @@ int main(int argc, char **argv)
     }
     n_models = argc - optind - 3;
     if (n_models < 1 || in_flight < 1 || responses < 0 || n_threads < 1 ||
-        n_threads > MAX_THREADS || seconds <= 0) {
+        n_threads > MAX_THREADS || seconds <= 0 || tensor_bytes < TENSOR_BYTES) {
         fprintf(stderr, "usage: %s [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…\n", argv[0]);
         return 2;
     }
