@@ -163,22 +163,6 @@ def execute(self, requests):
     return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for request in requests]
 """
 
-CHILDREN = """
-def execute(self, requests):
-    import multiprocessing, signal, subprocess, time
-    child = subprocess.Popen(["sleep", "600"])
-    child.terminate()
-    codes = [child.wait(60)]
-    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
-    forked.start()
-    forked.terminate()
-    forked.join(60)
-    codes.append(forked.exitcode)
-    codes.append(len(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
-    text = np.array([json.dumps(codes).encode()], dtype=object)
-    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for request in requests]
-"""
-
 NUMBER = [("input", "IN", "INT32", [1]), ("output", "OUT", "INT32", [1])]
 TEXT = [("input", "IN", "INT32", [1]), ("output", "OUT", "BYTES", [-1])]
 
@@ -192,7 +176,6 @@ def write_models(root):
     write_python(root, "add_sub", ADD_SUB, *pair, more="max_batch_size: 8\n")
     write_python(root, "who", WHO, *TEXT)
     write_python(root, "moody", MOODY, *NUMBER)
-    write_python(root, "children", CHILDREN, *TEXT)
     write_python(root, "children", CHILDREN, *TEXT)
     write_python(root, "decoupled", DECOUPLED, *NUMBER, more="model_transaction_policy { decoupled: true }\n")
     write_python(root, "script", SCRIPT, ("input", "IN", "FP32", [-1]), ("input", "MODEL", "BYTES", [1]),
@@ -605,9 +588,3 @@ def test_children_of_a_model_can_be_ended(client):
     """By subprocess.Popen(...).terminate(): the children have the mask that the server was started with."""
     (text,) = infer(client, "children", number(1)).as_numpy("OUT")
     assert json.loads(text) == [-signal.SIGTERM, 0]
-
-
-def test_children_of_a_model_can_be_ended(client):
-    """subprocess.Popen(...).terminate(), multiprocessing: they have the mask that the server was started with."""
-    (text,) = infer(client, "children", number(1)).as_numpy("OUT")
-    assert json.loads(text) == [-signal.SIGTERM, -signal.SIGTERM, 0]
