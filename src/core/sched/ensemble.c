@@ -1,35 +1,354 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler of an ensemble, which has no backend and no instances. It does not execute steps
- * yet: every request is refused.
+ * The scheduler of an ensemble. It has no instances: for each step it submits a request to another
+ * model. The state of one request of the ensemble is in its state machine (ensemble_run.h); this
+ * file tells that what happens, and does what it wants.
+ *
+ * Threads: whoever ends a step, mostly inside the backend's call, takes the next events out of the
+ * state machine. steps.mu guards the state machine; it is not held while a step is submitted, an
+ * answer is sent or a tensor is freed. n_busy counts the threads between; the last one, once the
+ * request is over, ends it.
  */
+#include <string.h>
+
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "core/model/model.h"
+#include "core/model/model_statistics.h"
+#include "core/request/admit.h"
 #include "core/request/life.h"
-#include "core/sched/scheduler.h"
+#include "core/request/request_trace.h"
+#include "core/sched/ensemble_priv.h"
 
-struct ensemble_scheduler {
-    struct scheduler base;
-    struct model *model; /* constant */
-};
+enum { STEP_ARENA_BYTES = 1536 }; /* for the usual step, and room for its response */
 
 static struct ensemble_scheduler *to_ensemble(struct scheduler *s)
 {
     return CONTAINER_OF(s, struct ensemble_scheduler, base);
 }
 
-static struct status *refuse_request(struct scheduler *s, struct request *r)
+static struct model *model_of_step(const struct ensemble_request *er, uint32_t step)
 {
-    return status_new(STATUS_UNSUPPORTED,
-                      "[request id: %s] model '%s' is an ensemble, whose steps Conch does not "
-                      "execute yet",
-                      request_log_name(r), to_ensemble(s)->model->name);
+    return er->scheduler->model->members[step];
 }
+
+static void advance_and_unlock(struct ensemble_request *er);
+
+/* ---- What a step tells ----------------------------------------------------------------------- */
+
+/* The ensemble's response that has the memory of a decoupled step's outputs. */
+static struct response *leaving_response(const struct response *resp)
+{
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        const struct output *out = resp->outputs[i];
+        if (out->allocated && out->maker_data)
+            return ((struct output *)out->maker_data)->response;
+    }
+    return NULL;
+}
+
+static void on_step_response(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct ensemble_step_request *s = to_ensemble_step(r);
+    struct ensemble_request *er = s->parent;
+    struct ensemble_values *values = NULL;
+    struct ensemble_value *const *by_map = NULL;
+    struct status *error = resp ? TAKE(resp->error) : NULL;
+    void *wave_data = NULL;
+    if (resp && !error) {
+        wave_data = leaving_response(resp);
+        error = ensemble_take_response(s, resp, &values, &by_map);
+    }
+    if (resp && error)
+        response_free(resp);
+    mutex_lock(&er->steps.mu);
+    ensemble_run_respond(er->run, s->run, by_map, wave_data, flags & RESPONSE_FINAL, error);
+    advance_and_unlock(er);
+    if (values)
+        ensemble_values_done(values);
+}
+
+static void on_step_release(struct request *r, uint32_t flags)
+{
+    struct ensemble_step_request *s = to_ensemble_step(r);
+    struct ensemble_request *er = s->parent;
+    (void)flags;
+    mutex_lock(&er->steps.mu);
+    steps_remove_locked(&er->steps, &s->step);
+    ensemble_run_release(er->run, s->run);
+    request_unref(r); /* not the last one: the core has one until this returns */
+    advance_and_unlock(er);
+}
+
+static void free_step(struct request *r)
+{
+    pool_release(to_ensemble_step(r));
+}
+
+static const struct request_ops step_ops = {
+    .alloc_output = ensemble_alloc_output,
+    .free_output = ensemble_free_output,
+    .respond = on_step_response,
+    .release = on_step_release,
+    .destroy = free_step,
+};
+
+/* ---- Beginning steps ------------------------------------------------------------------------- */
+
+NODISCARD static struct status *make_step(struct ensemble_request *er, struct ensemble_step_run *s,
+                                          struct ensemble_step_request **ret_step)
+{
+    struct pool *pool = er->outer->pool;
+    struct model *m = model_of_step(er, s->step);
+    struct ensemble_step_request *made = pool_alloc(pool, sizeof(*made) + STEP_ARENA_BYTES, NULL);
+    if (!made)
+        return status_no_memory();
+    model_ref(m);
+    request_init(&made->request, &step_ops, m, made->first, STEP_ARENA_BYTES, pool);
+    made->step.request = &made->request;
+    made->parent = er;
+    made->run = s;
+    made->plan = &er->run->plan->steps[s->step];
+    made->request.maker.step_times = &er->times;
+    struct status *st = ensemble_step_fill(made);
+    if (!st)
+        st = request_admit(&made->request);
+    if (st) {
+        request_unref(&made->request);
+        return st;
+    }
+    *ret_step = made;
+    return NULL;
+}
+
+/* Notes the step, so that a cancel of the ensemble's request finds it. */
+NODISCARD static struct status *add_step(struct ensemble_request *er,
+                                         struct ensemble_step_request *s)
+{
+    mutex_lock(&er->steps.mu);
+    bool added = !er->run->has_failed && steps_add_locked(&er->steps, &s->step);
+    mutex_unlock(&er->steps.mu);
+    return added ? NULL : status_cancelled(); /* after another error this one is dropped */
+}
+
+/* On success the step may have ended already. */
+NODISCARD static struct status *submit_step(struct ensemble_request *er,
+                                            struct ensemble_step_request *s)
+{
+    struct request *r = &s->request;
+    struct model *m = r->model;
+    struct status *st = add_step(er, s);
+    if (st)
+        return st;
+    r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
+    trace_step(r, er->outer);
+    request_begin(r);
+    trace_begin(r);
+    if (UNLIKELY(atomic_load(&m->stopping)))
+        st = request_too_late(r);
+    else
+        st = scheduler_submit(m->scheduler, r);
+    if (LIKELY(!st))
+        return NULL;
+    request_unbegin(r);
+    mutex_lock(&er->steps.mu);
+    steps_remove_locked(&er->steps, &s->step);
+    mutex_unlock(&er->steps.mu);
+    return st;
+}
+
+NODISCARD static struct status *begin_step(struct ensemble_request *er, struct ensemble_step_run *s)
+{
+    struct ensemble_step_request *made = NULL;
+    if (UNLIKELY(request_is_given_up(er->outer)))
+        return status_given_up(er->outer);
+    struct status *st = make_step(er, s, &made);
+    if (st)
+        return st;
+    st = submit_step(er, made);
+    if (st)
+        request_unref(&made->request);
+    return st;
+}
+
+/* Begins the step, or skips it, or has it fail. */
+static void start_step(struct ensemble_request *er, struct ensemble_step_run *s)
+{
+    bool skip = false;
+    struct status *st = ensemble_step_condition(er, s, &skip);
+    if (!st && !skip)
+        st = begin_step(er, s);
+    if (LIKELY(!st && !skip))
+        return; /* the step may be gone */
+    mutex_lock(&er->steps.mu);
+    if (skip) {
+        ensemble_run_skip(er->run, s);
+    } else {
+        ensemble_run_respond(er->run, s, NULL, NULL, true, st);
+        ensemble_run_release(er->run, s);
+    }
+    mutex_unlock(&er->steps.mu);
+}
+
+/* ---- What the state machine wants ------------------------------------------------------------ */
+
+/* Taken out of the state machine under the lock, done without it. */
+struct todo {
+    struct list steps;
+    struct ensemble_value *gone;
+    struct ensemble_answer answer;
+    bool has_answer;
+};
+
+/* Returns whether there is anything to do. */
+static bool take_todo_locked(struct ensemble_request *er, struct todo *ret)
+{
+    struct ensemble_step_run *s;
+    list_init(&ret->steps);
+    while ((s = ensemble_run_next_step(er->run)))
+        list_push(&ret->steps, &s->link);
+    ret->has_answer = ensemble_run_next_answer(er->run, &ret->answer);
+    ret->gone = ensemble_run_take_gone(er->run);
+    return ret->gone || ret->has_answer || !list_empty(&ret->steps);
+}
+
+static void free_values(struct ensemble_value *v)
+{
+    while (v) {
+        struct ensemble_value *next = v->next;
+        ensemble_value_free(v);
+        v = next;
+    }
+}
+
+static void do_and_lock(struct ensemble_request *er, struct todo *t)
+{
+    struct list *link;
+    struct status *st = NULL;
+    free_values(t->gone);
+    if (t->has_answer)
+        st = ensemble_send(er, &t->answer);
+    while ((link = list_pop(&t->steps)))
+        start_step(er, LIST_ENTRY(link, struct ensemble_step_run, link));
+    mutex_lock(&er->steps.mu);
+    if (t->has_answer)
+        ensemble_run_answered(er->run);
+    if (st)
+        ensemble_run_fail(er->run, st);
+}
+
+/* The last of this request: afterwards nothing of it is left. */
+static void end_request(struct ensemble_request *er)
+{
+    struct request *outer = er->outer;
+    ensemble_drop_responses(er);
+    ensemble_run_done(er->run);
+    request_count_ensemble(outer, &er->times, !er->has_failed);
+    steps_end(&er->steps, outer);
+    struct status *st = request_release(outer);
+    BUG_ON(st != NULL);
+}
+
+/* Does what there is to do. Unlocks steps.mu; afterwards the request may be gone. */
+static void advance_and_unlock(struct ensemble_request *er)
+{
+    struct todo t;
+    er->n_busy++;
+    while (take_todo_locked(er, &t)) {
+        mutex_unlock(&er->steps.mu);
+        do_and_lock(er, &t);
+    }
+    bool is_over = --er->n_busy == 0 && ensemble_run_is_over(er->run);
+    mutex_unlock(&er->steps.mu);
+    if (is_over)
+        end_request(er);
+}
+
+/* ---- Requests of the ensemble ---------------------------------------------------------------- */
+
+/* The block of a request: the struct, and behind it the other parts. */
+struct layout {
+    size_t inputs, by_index, outputs, run, bytes;
+};
+
+static struct layout layout_of(const struct ensemble_plan *p, const struct request *r)
+{
+    struct layout l = {.inputs = sizeof(struct ensemble_request)};
+    l.by_index = l.inputs + r->maker.n_inputs * sizeof(struct ensemble_tensor_value);
+    l.outputs = l.by_index + p->n_inputs * sizeof(struct ensemble_value *);
+    l.run = l.outputs + ensemble_set_words(p->n_outputs) * sizeof(uint64_t);
+    l.bytes = l.run + ensemble_run_bytes(p);
+    return l;
+}
+
+static void free_request(struct steps *s)
+{
+    pool_release(CONTAINER_OF(s, struct ensemble_request, steps));
+}
+
+/* Makes the values of the request's inputs, by the ensemble's index. */
+static struct ensemble_value *const *take_inputs(struct ensemble_request *er, char *by_index)
+{
+    const struct request *r = er->outer;
+    const struct ensemble_plan *p = er->scheduler->plan;
+    struct ensemble_value **values = (struct ensemble_value **)(void *)by_index;
+    memset(values, 0, p->n_inputs * sizeof(struct ensemble_value *));
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        const struct input *in = r->maker.inputs[i];
+        ensemble_value_of_input(r, in, &er->inputs[i]);
+        values[in->spec - r->model->inputs] = &er->inputs[i].head;
+    }
+    return values;
+}
+
+/* Returns the requested outputs as a set; NULL: all. */
+static const uint64_t *take_requested(const struct ensemble_plan *p, const struct request *r,
+                                      char *room)
+{
+    uint64_t *set = (uint64_t *)(void *)room;
+    if (r->maker.n_outputs == 0 || r->maker.n_outputs == p->n_outputs)
+        return NULL; /* each name is there once */
+    memset(set, 0, ensemble_set_words(p->n_outputs) * sizeof(*set));
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++)
+        ensemble_set_add(set, ensemble_plan_find_output(p, r->maker.outputs[i]));
+    return set;
+}
+
+static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
+{
+    struct ensemble_scheduler *es = to_ensemble(s);
+    struct layout l = layout_of(es->plan, r);
+    char *block = pool_alloc(r->pool, l.bytes, NULL);
+    if (!block)
+        return status_no_memory();
+    struct ensemble_request *er = (struct ensemble_request *)(void *)block;
+    er->scheduler = es;
+    er->outer = r;
+    er->inputs = (struct ensemble_tensor_value *)(void *)(block + l.inputs);
+    er->n_busy = 0;
+    er->has_failed = false;
+    memset(&er->times, 0, sizeof(er->times));
+    list_init(&er->responses);
+    er->run = (struct ensemble_run *)(void *)(block + l.run);
+    ensemble_run_init(er->run, es->plan, r->pool, r->model->owner);
+    /* As in the reference, it executes while its steps wait. */
+    atomic_store_explicit(&r->life.stage, REQUEST_EXECUTING, memory_order_relaxed);
+    steps_begin(&er->steps, r, free_request);
+    const uint64_t *outputs = take_requested(es->plan, r, block + l.outputs);
+    struct ensemble_value *const *inputs = take_inputs(er, block + l.by_index);
+    mutex_lock(&er->steps.mu);
+    ensemble_run_begin(er->run, outputs, inputs);
+    advance_and_unlock(er);
+    return NULL;
+}
+
+/* ---- The kind -------------------------------------------------------------------------------- */
 
 static void do_nothing(struct scheduler *s)
 {
-    (void)s;
+    (void)s; /* the models of the steps have the queues and sequences */
 }
 
 static size_t count_no_sequences(struct scheduler *s)
@@ -40,11 +359,13 @@ static size_t count_no_sequences(struct scheduler *s)
 
 static void free_ensemble_scheduler(struct scheduler *s)
 {
-    mem_free(to_ensemble(s));
+    struct ensemble_scheduler *es = to_ensemble(s);
+    ensemble_plan_free(es->plan);
+    mem_free(es);
 }
 
 static const struct scheduler_ops ops = {
-    .submit = refuse_request,
+    .submit = submit_to_ensemble,
     .flush = do_nothing,
     .n_open = count_no_sequences,
     .close = count_no_sequences,
@@ -54,18 +375,36 @@ static const struct scheduler_ops ops = {
 
 static void ignore_cancel(struct request *r)
 {
-    (void)r; /* no request waits here */
+    (void)r; /* its steps are cancelled: core/request/steps.h */
 }
 
 static const struct scheduler_request_ops request_ops = {.on_cancelled = ignore_cancel};
 
+NODISCARD static struct status *make_plan(struct model *m, struct ensemble_plan **ret_plan)
+{
+    if (!m->members)
+        return status_new(STATUS_INTERNAL, "ensemble '%s' has no models for its steps", m->name);
+    bool *decoupled = mem_zalloc((m->n_members + 1) * sizeof(*decoupled));
+    for (size_t i = 0; i < m->n_members; i++)
+        decoupled[i] = m->members[i]->decoupled;
+    struct status *st = ensemble_plan_new(m->config, decoupled, ret_plan);
+    mem_free(decoupled);
+    return st;
+}
+
 struct status *ensemble_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
+    struct ensemble_plan *plan;
+    struct status *st = make_plan(m, &plan);
+    if (st)
+        return st;
     struct ensemble_scheduler *es = mem_zalloc(sizeof(*es));
     es->base.ops = &ops;
     es->model = m;
+    es->plan = plan;
     m->scheduler_ops = &request_ops;
+    m->decoupled = ensemble_plan_is_decoupled(plan);
     *ret_scheduler = &es->base;
     return NULL;
 }

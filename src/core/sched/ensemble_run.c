@@ -180,7 +180,7 @@ static void set_tensor(struct ensemble_run *run, struct ensemble_wave *w, uint32
         list_push(&run->complete, &w->complete);
 }
 
-static void choose_outputs(struct ensemble_run *run, const uint64_t *outputs)
+static void choose_needed(struct ensemble_run *run, const uint64_t *outputs)
 {
     const struct ensemble_plan *p = run->plan;
     run->needed = p->all_steps;
@@ -207,7 +207,7 @@ void ensemble_run_begin(struct ensemble_run *run, const uint64_t *outputs,
                         struct ensemble_value *const *inputs)
 {
     const struct ensemble_plan *p = run->plan;
-    choose_outputs(run, outputs);
+    choose_needed(run, outputs);
     init_wave(run, run->first, 0);
     run->first->n_uses++; /* until all inputs are set */
     for (uint32_t i = 0; i < p->n_inputs; i++)
@@ -306,23 +306,26 @@ void ensemble_run_release(struct ensemble_run *run, struct ensemble_step_run *s)
     end_if_over(run, s);
 }
 
-static struct ensemble_wave *make_wave(struct ensemble_run *run, uint32_t kind)
+static struct ensemble_wave *make_wave(struct ensemble_run *run, uint32_t kind, void *data)
 {
     struct ensemble_wave *w = pool_alloc(run->pool, wave_bytes(run->plan, kind), run->owner);
-    if (w)
-        init_wave(run, w, kind);
+    if (!w)
+        return NULL;
+    init_wave(run, w, kind);
+    w->data = data;
     return w;
 }
 
 /* The wave for the step's next outputs; NULL: the request has failed. */
-static struct ensemble_wave *wave_of_outputs(struct ensemble_run *run, struct ensemble_step_run *s)
+static struct ensemble_wave *wave_of_outputs(struct ensemble_run *run, struct ensemble_step_run *s,
+                                             void *data)
 {
     const struct ensemble_step *step = &run->plan->steps[s->step];
     struct ensemble_wave *w = s->wave;
     if (run->has_failed || run->has_final)
         return NULL;
     if (step->makes != w->kind) {
-        w = make_wave(run, step->makes);
+        w = make_wave(run, step->makes, data);
         if (!w)
             ensemble_run_fail(run, status_no_memory());
     } else if (s->has_answered) {
@@ -338,11 +341,11 @@ static struct ensemble_wave *wave_of_outputs(struct ensemble_run *run, struct en
 }
 
 /* @outputs  NULL: all are absent */
-static void take_outputs(struct ensemble_run *run, struct ensemble_step_run *s,
-                         struct ensemble_value *const *outputs)
+static void take_step_outputs(struct ensemble_run *run, struct ensemble_step_run *s,
+                              struct ensemble_value *const *outputs, void *wave_data)
 {
     const struct ensemble_step *step = &run->plan->steps[s->step];
-    struct ensemble_wave *w = wave_of_outputs(run, s);
+    struct ensemble_wave *w = wave_of_outputs(run, s, wave_data);
     if (w)
         w->n_uses++; /* it stays until all its tensors are set */
     for (uint32_t i = 0; i < step->n_outputs; i++) {
@@ -358,17 +361,18 @@ static void take_outputs(struct ensemble_run *run, struct ensemble_step_run *s,
 
 void ensemble_run_skip(struct ensemble_run *run, struct ensemble_step_run *s)
 {
-    take_outputs(run, s, NULL);
+    take_step_outputs(run, s, NULL, NULL);
     release_step(run, s);
     end_step(run, s);
     end_if_over(run, s);
 }
 
 void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
-                          struct ensemble_value *const *outputs, bool ended, struct status *error)
+                          struct ensemble_value *const *outputs, void *wave_data, bool ended,
+                          struct status *error)
 {
     if (outputs)
-        take_outputs(run, s, outputs);
+        take_step_outputs(run, s, outputs, wave_data);
     if (error)
         ensemble_run_fail(run, error);
     if (!ended)
@@ -379,10 +383,36 @@ void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void take_response(struct ensemble_run *run, struct ensemble_answer *ret_answer)
+/* Does no step read the outputs any more? */
+static bool is_unread(const struct ensemble_run *run, const struct ensemble_wave *w)
 {
-    struct list *link = list_pop(&run->complete);
-    run->answering = LIST_ENTRY(link, struct ensemble_wave, complete);
+    const struct ensemble_plan *p = run->plan;
+    for (uint32_t i = 0; i < p->n_outputs; i++) {
+        if (ensemble_set_has(run->requested, i) &&
+            w->tensors[p->tensors[p->outputs[i]].slot].n_uses > 1)
+            return false;
+    }
+    return true;
+}
+
+/* The first wave that can be answered now, or NULL. */
+static struct ensemble_wave *find_answerable(const struct ensemble_run *run)
+{
+    if (run->n_running && !ensemble_plan_is_decoupled(run->plan))
+        return NULL;
+    LIST_FOR_EACH (link, &run->complete) {
+        struct ensemble_wave *w = LIST_ENTRY(link, struct ensemble_wave, complete);
+        if (is_unread(run, w))
+            return w;
+    }
+    return NULL;
+}
+
+static void take_wave_answer(struct ensemble_run *run, struct ensemble_wave *w,
+                             struct ensemble_answer *ret_answer)
+{
+    list_remove(&w->complete);
+    run->answering = w;
     run->has_responded = true;
     ret_answer->wave = run->answering;
     ret_answer->is_final = run->n_running == 0 && list_empty(&run->complete) && !run->has_failed;
@@ -401,10 +431,10 @@ bool ensemble_run_next_answer(struct ensemble_run *run, struct ensemble_answer *
     if (run->is_answering || run->has_final)
         return false;
     *ret_answer = (struct ensemble_answer){0};
-    if (!list_empty(&run->complete) &&
-        (run->n_running == 0 || ensemble_plan_is_decoupled(run->plan)))
-        take_response(run, ret_answer);
-    else if (run->n_running == 0)
+    struct ensemble_wave *w = find_answerable(run);
+    if (w)
+        take_wave_answer(run, w, ret_answer);
+    else if (run->n_running == 0 && list_empty(&run->complete))
         take_end(run, ret_answer);
     else
         return false;

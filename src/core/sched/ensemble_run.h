@@ -66,6 +66,7 @@ struct ensemble_wave {
     uint32_t n_uses; /* steps that have not ended or are not released; the answer */
     uint32_t n_missing_outputs;
     bool is_answerable; /* the answer is not sent yet */
+    void *data;         /* the owner's; of a decoupled step's response: what the owner says there */
     struct ensemble_step_run *steps;
     struct ensemble_tensor_run *tensors;
 };
@@ -153,12 +154,14 @@ void ensemble_run_skip(struct ensemble_run *run, struct ensemble_step_run *s);
  * ensemble_run_respond - the step answers. After the last call with `ended` and after
  * ensemble_run_release() the step's struct is gone.
  *
- * @outputs  by the step's output map; taken; NULL: absent. NULL instead of the array: the response
- *           has no outputs, since it is an error or only an end
- * @error    taken; fails the request
+ * @outputs    by the step's output map; taken; NULL: absent. NULL instead of the array: the
+ *             response has no outputs, since it is an error or only an end
+ * @wave_data  the `data` of the wave that a decoupled step makes
+ * @error      taken; fails the request
  */
 void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
-                          struct ensemble_value *const *outputs, bool ended, struct status *error);
+                          struct ensemble_value *const *outputs, void *wave_data, bool ended,
+                          struct status *error);
 
 /* ensemble_run_release - the step does not read its inputs any more. */
 void ensemble_run_release(struct ensemble_run *run, struct ensemble_step_run *s);
@@ -173,7 +176,8 @@ void ensemble_run_fail(struct ensemble_run *run, struct status *error);
 
 /*
  * ensemble_run_next_answer - what is to be sent now. False: nothing is, or an answer is being sent,
- * or the final one has been. The caller sends the answer and calls ensemble_run_answered().
+ * or the final one has been. The caller sends the answer and calls ensemble_run_answered(). When a
+ * response is to be sent, no step reads its outputs any more, so the client may have their memory.
  */
 bool ensemble_run_next_answer(struct ensemble_run *run, struct ensemble_answer *ret_answer);
 void ensemble_run_answered(struct ensemble_run *run);

@@ -414,7 +414,7 @@ static void send_response(struct driver *d, struct executing *x)
     }
     x->n_sent++;
     x->ended = --x->n_left == 0 && !x->fails && chance(50);
-    ensemble_run_respond(d->run, x->s, outputs, x->ended, NULL);
+    ensemble_run_respond(d->run, x->s, outputs, NULL, x->ended, NULL);
 }
 
 /* One event of a step that is executing. */
@@ -428,12 +428,12 @@ static void advance_step(struct driver *d, uint32_t i)
         ensemble_run_release(d->run, x->s);
     } else if (x->fails && !x->ended && (x->n_left == 0 || chance(50))) {
         x->ended = true;
-        ensemble_run_respond(d->run, x->s, NULL, true, status_new(STATUS_INTERNAL, "no"));
+        ensemble_run_respond(d->run, x->s, NULL, NULL, true, status_new(STATUS_INTERNAL, "no"));
     } else if (!x->ended && x->n_left) {
         send_response(d, x);
     } else if (!x->ended) {
         x->ended = true;
-        ensemble_run_respond(d->run, x->s, NULL, true, NULL);
+        ensemble_run_respond(d->run, x->s, NULL, NULL, true, NULL);
     }
     if (x->ended && x->released)
         *x = d->executing[--d->n_executing];
@@ -665,12 +665,15 @@ static void a_second_response_is_an_error_that_names_the_step(void **unused)
     struct ensemble_answer a;
     single_start(&t, ENDS(STEP("m", "X", "A") STEP("n", "A", "Y")), false, 0);
     struct ensemble_step_run *s = ensemble_run_next_step(t.run);
-    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[1].head}, false, NULL);
+    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[1].head}, NULL, false,
+                         NULL);
     struct ensemble_step_run *other = ensemble_run_next_step(t.run);
-    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[2].head}, true, NULL);
+    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[2].head}, NULL, true,
+                         NULL);
     ensemble_run_release(t.run, s);
     assert_false(ensemble_run_next_answer(t.run, &a)); /* the other step has not ended */
-    ensemble_run_respond(t.run, other, (struct ensemble_value *[]){&t.values[3].head}, true, NULL);
+    ensemble_run_respond(t.run, other, (struct ensemble_value *[]){&t.values[3].head}, NULL, true,
+                         NULL);
     ensemble_run_release(t.run, other);
     expect_error(&t, "step 0, model 'm', has sent more than one response, but is not decoupled");
     single_end(&t, 4);
@@ -683,7 +686,7 @@ static void a_step_that_ends_without_a_response_is_a_deadlock(void **unused)
     struct ensemble_answer a;
     single_start(&t, ENDS(STEP("m", "X", "A") STEP("n", "A", "Y")), false, 0);
     struct ensemble_step_run *s = ensemble_run_next_step(t.run);
-    ensemble_run_respond(t.run, s, NULL, true, NULL);
+    ensemble_run_respond(t.run, s, NULL, NULL, true, NULL);
     ensemble_run_release(t.run, s);
     assert_true(ensemble_run_next_answer(t.run, &a));
     assert_true(a.is_deadlock && a.is_final && !a.wave && !a.error);
@@ -698,7 +701,7 @@ static void a_decoupled_step_without_a_response_is_no_deadlock(void **unused)
     struct ensemble_answer a;
     single_start(&t, ENDS(STEP("m", "X", "Y")), true, 0);
     struct ensemble_step_run *s = ensemble_run_next_step(t.run);
-    ensemble_run_respond(t.run, s, NULL, true, NULL);
+    ensemble_run_respond(t.run, s, NULL, NULL, true, NULL);
     ensemble_run_release(t.run, s);
     assert_true(ensemble_run_next_answer(t.run, &a));
     assert_true(!a.is_deadlock && a.is_final && !a.wave && !a.error);
@@ -712,7 +715,8 @@ static void without_memory_for_a_wave_the_request_fails(void **unused)
     struct single t;
     single_start(&t, ENDS(STEP("m", "X", "Y")), true, 1);
     struct ensemble_step_run *s = ensemble_run_next_step(t.run);
-    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[1].head}, true, NULL);
+    ensemble_run_respond(t.run, s, (struct ensemble_value *[]){&t.values[1].head}, NULL, true,
+                         NULL);
     ensemble_run_release(t.run, s);
     expect_error(&t, "out of memory");
     single_end(&t, 2);

@@ -50,6 +50,10 @@ static void set_up(struct fixture *f)
     assert_false(model_config_is_ensemble(f->member.model->config));
     f->model = model_new(&f->member.server.services, "e", 1, "/nowhere", config);
     assert_null(model_make_specs(f->model));
+    f->model->n_members = 1;
+    f->model->members = mem_zalloc(sizeof(struct model *));
+    f->model->members[0] = f->member.model;
+    model_ref(f->member.model);
     assert_null(scheduler_new(f->model, &f->model->scheduler));
     scheduler_use_instances(f->model->scheduler);
     model_open(f->model);
