@@ -39,3 +39,25 @@ function(conch_link_whole target)
         target_link_libraries(${target} PRIVATE ${library})    # for its dependencies
     endforeach()
 endfunction()
+
+# conch_link_tested(<target>)
+#
+# Gives a test program every conch_library(). In a debug build that is one shared library, libconch_tested.so: 200
+# programs with all objects and their debug information would take gigabytes, and a minute of linking. A release
+# build, whose symbols are hidden, links the objects into each program.
+function(conch_link_tested target)
+    if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+        conch_link_whole(${target})
+        return()
+    endif()
+    if(NOT TARGET conch_tested)
+        add_library(conch_tested SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.c)
+        conch_link_whole(conch_tested)
+        target_sources(conch_tested PRIVATE $<TARGET_OBJECTS:conch_proto>)    # messages that only tests use, too
+        target_include_directories(conch_tested SYSTEM INTERFACE $<TARGET_PROPERTY:llhttp,INTERFACE_INCLUDE_DIRECTORIES>)
+        target_link_libraries(conch_tested INTERFACE Threads::Threads PkgConfig::PROTOBUF_C PkgConfig::LIBDEFLATE
+            PkgConfig::NGHTTP2 PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
+        set_target_properties(conch_tested PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    endif()
+    target_link_libraries(${target} PRIVATE conch_tested)
+endfunction()

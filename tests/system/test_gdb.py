@@ -69,7 +69,8 @@ def test_the_objects_of_a_list_are_printed(shown):
 
 def test_a_request_in_execution_is_printed():
     """In a unit test, as docs/internals/debugging.md does it: with all that the scheduler has set."""
-    said, errors = gdb(BUILD / "tests/test-core-request-request", "break response_new if r->life.stage == REQUEST_EXECUTING", "run", "print *r")
+    said, errors = gdb(BUILD / "tests/test-core-request-request", "break main", "run",
+                       "break response_new if r->life.stage == REQUEST_EXECUTING", "continue", "print *r")
     text = said["print *r"]
     assert re.search(r'= request "" of model "m" version 1, REQUEST_EXECUTING = \{', text), f"{said}{errors}"
     assert 'input 0 = "A" FP32 [1], 4 bytes in 1' in text
