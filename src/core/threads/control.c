@@ -6,6 +6,9 @@
  * run, some thread is about to look for it: one that is starting, the first thread, which is woken,
  * or a busy one after its job. So posting never waits for a thread. The first thread stays until
  * control_stop(); the others end when there is no job.
+ *
+ * A busy thread may be busy for ever: jobs call embedders and backends. control_post_or_run() does
+ * not rely on it.
  */
 #include "core/threads/control.h"
 
@@ -67,6 +70,19 @@ static void take_line_over_locked(struct control *c, struct control_line *to, co
     list_remove(&from->link);
 }
 
+static void add_ready_locked(struct control *c, struct control_job *job)
+{
+    list_push(&c->ready[job->is_load], &job->link);
+    c->n_ready[job->is_load]++;
+}
+
+static void take_ready_locked(struct control *c, struct control_job *job)
+{
+    list_remove(&job->link);
+    c->n_ready[job->is_load]--;
+    c->n_waiting--;
+}
+
 static void add_job_locked(struct control *c, struct control_job *job)
 {
     struct control_line *line = NULL;
@@ -77,7 +93,10 @@ static void add_job_locked(struct control *c, struct control_job *job)
         if (!line)
             open_line_locked(c, &job->line, job->key, hash);
     }
-    list_push(line ? &line->behind : &c->ready[job->is_load], &job->link);
+    if (line)
+        list_push(&line->behind, &job->link);
+    else
+        add_ready_locked(c, job);
 }
 
 /* Makes the next job of the key ready, after one has run. */
@@ -90,7 +109,7 @@ static void advance_line_locked(struct control *c, struct control_line *line)
     }
     struct control_job *job = LIST_ENTRY(link, struct control_job, link);
     take_line_over_locked(c, &job->line, job->key, line);
-    list_push(&c->ready[job->is_load], &job->link);
+    add_ready_locked(c, job);
 }
 
 static struct control_job *next_job_locked(struct control *c)
@@ -189,8 +208,7 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
     bool is_load = job->is_load;
     /* The job may free itself while it runs: from here on the thread replaces it in its line. */
     char *key = job->key ? mem_strdup(job->key) : NULL;
-    list_remove(&job->link);
-    c->n_waiting--;
+    take_ready_locked(c, job);
     c->n_busy[is_load]++;
     if (key)
         take_line_over_locked(c, &t->line, key, &job->line);
@@ -281,4 +299,38 @@ void control_post(struct control *c, struct control_job *job)
     mutex_lock(&c->mu);
     add_job_locked(c, job);
     ensure_thread_and_unlock(c);
+}
+
+/* Whether as many threads are idle or starting as jobs are ready that do not load. */
+static bool has_threads_for_ready_locked(const struct control *c)
+{
+    return c->n_ready[0] <= c->n_starting + c->is_idle || c->n_busy[0] >= c->max_others;
+}
+
+/* Takes the job back, if no thread has taken it meanwhile, and perhaps ended it. */
+static bool take_back(struct control *c, const struct control_job *job)
+{
+    bool is_ready = false;
+    mutex_lock(&c->mu);
+    LIST_FOR_EACH (link, &c->ready[0])
+        is_ready |= link == &job->link;
+    if (is_ready)
+        take_ready_locked(c, LIST_ENTRY((struct list *)&job->link, struct control_job, link));
+    mutex_unlock(&c->mu);
+    return is_ready;
+}
+
+void control_post_or_run(struct control *c, struct control_job *job)
+{
+    BUG_ON(job->key || job->is_load);
+    mutex_lock(&c->mu);
+    add_job_locked(c, job);
+    if (has_threads_for_ready_locked(c)) {
+        ensure_thread_and_unlock(c);
+        return;
+    }
+    struct status *st = start_one_and_unlock(c);
+    if (st && take_back(c, job))
+        job->run(job);
+    status_free(st);
 }

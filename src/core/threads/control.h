@@ -52,6 +52,7 @@ struct control {
     /* Under mu. */
     struct list ready[2];                 /* jobs that wait for nothing but a thread; [1]: loads */
     struct list buckets[CONTROL_BUCKETS]; /* lines, by the hash of their key */
+    size_t n_ready[2];                    /* … and their numbers */
     size_t n_waiting;                     /* jobs that are ready or behind another */
     size_t n_compared;                    /* keys, for all jobs together: for tests */
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
@@ -84,12 +85,23 @@ NODISCARD struct status *control_start(struct control *c, unsigned int max_loads
 void control_stop(struct control *c);
 
 /*
- * control_post - queues the job; a control thread runs it when its turn comes.
+ * control_post - queues the job; a control thread runs it when its turn comes. While the system
+ * has no room for another thread, that is after the jobs of those that exist.
  *
  * Thread: any. Takes c->mu, for a time that does not depend on how many jobs wait; may start a
  * thread.
  * @job  borrowed until its run() is called
  */
 void control_post(struct control *c, struct control_job *job);
+
+/*
+ * control_post_or_run - the same, for jobs that must not wait for those of others, which may go on
+ * for ever. When the system has no room for another thread and none is idle, the caller runs the
+ * job before this function returns. While max_others jobs run, the job waits for one of them.
+ *
+ * Thread: any; without locks under which the job may not run
+ * @job  has no key, and does not load
+ */
+void control_post_or_run(struct control *c, struct control_job *job);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A control that starts when it is first needed. `has_threads` becomes true once, under helpers.mu,
- * and is read without it. Where the system has no memory for a thread, the job runs on the
- * caller's.
+ * and is read without it. Where the system has no memory for a thread, and no helper is idle, the
+ * job runs on the caller's.
  */
 #include "core/threads/helpers.h"
 
@@ -48,7 +48,7 @@ void helpers_post(struct helpers *h, struct control_job *job)
 {
     struct control *control = helpers_control(h);
     if (LIKELY(control != NULL))
-        control_post(control, job);
+        control_post_or_run(control, job);
     else
         job->run(job);
 }

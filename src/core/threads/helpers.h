@@ -35,8 +35,8 @@ void helpers_init(struct helpers *h);
 void helpers_done(struct helpers *h);
 
 /*
- * helpers_post - has a helper run the job. When the system has no room for a thread, the caller
- * runs it before this function returns.
+ * helpers_post - has a helper run the job. When no helper is idle and the system has no room for
+ * another thread, the caller runs it before this function returns.
  *
  * Thread: any; with locks held of levels below 865 only when the job may run under them.
  */

@@ -29,5 +29,8 @@ void control_call_begin(struct control_call *c, struct control *control, struct 
     c->loop = loop;
     c->done.deliver = on_call_done;
     c->job = (struct control_job){.key = key, .is_load = is_load, .run = run_call};
-    control_post(control, &c->job);
+    if (key || is_load)
+        control_post(control, &c->job);
+    else
+        control_post_or_run(control, &c->job);
 }

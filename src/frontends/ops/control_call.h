@@ -29,7 +29,8 @@ struct control_call {
  * control_call_begin - has c->work() called on a control thread and then c->on_done() on the loop.
  *
  * Thread: the loop's. Does not block, except without control threads: then both are called before
- * this returns.
+ * this returns. When all control threads are busy and the system has no room for another, the loop
+ * calls c->work() itself, unless the call has a key or is a load.
  * @control  ops_control() or ops_helpers(); NULL: the system has no room for a thread
  * @key      calls of the same key run one after another, in their order; NULL: no order
  * @is_load  whether the call counts as a load, of which only so many run at the same time

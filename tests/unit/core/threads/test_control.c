@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/threads/control.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "lib/thread_fault.h"
 
 enum { N_OTHERS = 16 };
 
@@ -213,6 +215,69 @@ static void waiting_jobs_are_not_searched(void **state)
     gate_done(&g);
 }
 
+static void post_or_run(struct control *c, struct gate *g, struct held *h, bool may_go)
+{
+    *h = (struct held){.job = {.run = run}, .gate = g, .name = 'x', .may_go = may_go};
+    control_post_or_run(c, &h->job);
+}
+
+static bool is_idle(struct control *c)
+{
+    mutex_lock(&c->mu);
+    bool idle = c->is_idle;
+    mutex_unlock(&c->mu);
+    return idle;
+}
+
+/* The only thread is busy for as long as the test likes. */
+static void without_another_thread_the_caller_runs_the_job(void **state)
+{
+    (void)state;
+    struct control c;
+    struct gate g;
+    struct held busy, job[3];
+    gate_init(&g);
+    assert_null(control_start(&c, 1, N_OTHERS));
+    post_or_run(&c, &g, &busy, false);
+    await(&g, 1, 0);
+    fail_threads(true);
+    post_or_run(&c, &g, &job[0], true);
+    assert_int_equal(g.n_done, 1); /* it has run already */
+    post_or_run(&c, &g, &job[1], true);
+    assert_int_equal(g.n_done, 2);
+    fail_threads(false);
+    post_or_run(&c, &g, &job[2], false);
+    await(&g, 2, 2); /* on a thread of its own */
+    let_go(&job[2]);
+    let_go(&busy);
+    control_stop(&c);
+    assert_int_equal(g.n_done, 4);
+    gate_done(&g);
+}
+
+/* An idle thread takes one job; the second of two that are posted at once cannot rely on it. */
+static void an_idle_thread_takes_one_job(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        struct control c;
+        struct gate g;
+        struct held busy, other;
+        gate_init(&g);
+        assert_null(control_start(&c, 1, N_OTHERS));
+        while (!is_idle(&c))
+            sched_yield();
+        fail_threads(true);
+        post_or_run(&c, &g, &busy, false);
+        post_or_run(&c, &g, &other, true);
+        await(&g, 1, 1);
+        fail_threads(false);
+        let_go(&busy);
+        control_stop(&c);
+        gate_done(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +285,8 @@ int main(void)
         cmocka_unit_test(at_most_max_loads_jobs_load_at_once),
         cmocka_unit_test(a_job_may_free_itself),
         cmocka_unit_test(waiting_jobs_are_not_searched),
+        cmocka_unit_test(without_another_thread_the_caller_runs_the_job),
+        cmocka_unit_test(an_idle_thread_takes_one_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

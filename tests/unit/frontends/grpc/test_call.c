@@ -8,11 +8,13 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -22,8 +24,10 @@
 #include "base/pbwire.h"
 #include "base/status.h"
 #include "core/server/server.h"
+#include "core/threads/control.h"
 #include "lib/grpc_driver.h"
 #include "lib/server_driver.h"
+#include "lib/thread_fault.h"
 #include "proto/inference.pb-c.h"
 
 #define CONFIG                                                                                     \
@@ -760,6 +764,55 @@ static void large_messages_are_packed_by_helpers(void **state)
     }
 }
 
+/* A job of somebody else that keeps the only helper. */
+static struct {
+    struct control_job job;
+    atomic_bool runs, may_end;
+} busy;
+
+static void keep_helper(struct control_job *job)
+{
+    (void)job;
+    atomic_store(&busy.runs, true);
+    while (!atomic_load(&busy.may_end))
+        usleep(100);
+}
+
+/* Whether one helper exists, and is idle. */
+static bool is_one_idle(struct control *helpers)
+{
+    bool one = true;
+    mutex_lock(&helpers->mu);
+    for (size_t i = 1; i < ARRAY_SIZE(helpers->threads); i++)
+        one &= helpers->threads[i].stage != CONTROL_THREAD;
+    one &= helpers->is_idle;
+    mutex_unlock(&helpers->mu);
+    return one;
+}
+
+/* No helper is idle and none can be started: the loop packs and unpacks itself. */
+static void large_messages_do_not_wait_for_a_helper_that_never_comes(void **state)
+{
+    (void)state;
+    AUTO(buf) body = BUF_INIT(1 << 20);
+    settings.compression = GRPC_COMPRESSION_LOW;
+    add_packed(&body, model_a, 1 << 20);
+    await_end(post(INFER, &body, gzip_fields, 2)); /* the threads that it needs exist */
+    struct control *helpers = server_helpers(server);
+    while (!is_one_idle(helpers))
+        usleep(100);
+    busy.job.run = keep_helper;
+    control_post(helpers, &busy.job);
+    while (!atomic_load(&busy.runs))
+        usleep(100);
+    fail_threads(true);
+    struct h2c_stream *s = post(INFER, &body, gzip_fields, 2);
+    await_end(s);
+    expect_status(s, "0");
+    fail_threads(false);
+    atomic_store(&busy.may_end, true);
+}
+
 static void calls_end_while_a_helper_has_their_messages(void **state)
 {
     (void)state;
@@ -1176,6 +1229,7 @@ int main(void)
         TEST(requests_that_are_no_calls_get_an_http_status),
         TEST(messages_are_unpacked_and_answers_packed),
         TEST(large_messages_are_packed_by_helpers),
+        TEST(large_messages_do_not_wait_for_a_helper_that_never_comes),
         TEST(calls_end_while_a_helper_has_their_messages),
         TEST(an_error_follows_the_answers_that_are_packed),
         TEST(a_deadline_ends_the_call),
