@@ -15,6 +15,8 @@
 
 #include "lib/http2_pair.h"
 
+static const nghttp2_nv none[1];
+
 enum { IMAGE_BYTES = 602 << 10, MAX_BYTES = 4 << 20, FIRST = INCOMING_FIRST_BYTES };
 
 /* The one message, as it comes. */
@@ -149,7 +151,7 @@ static void a_message_that_comes_slowly_begins_with_little(void **state)
     struct pair *p = begin_incoming();
     char *bytes = make_message(IMAGE_BYTES);
     struct h2c_stream *s = h2c_request(&p->c, "/", bytes, IMAGE_BYTES + INCOMING_PREFIX_BYTES,
-                                       INCOMING_PREFIX_BYTES + 1, NULL, 0);
+                                       INCOMING_PREFIX_BYTES + 1, none, 0);
     h2c_pump(&p->c);
     assert_int_equal(incoming.room, FIRST);
     h2c_allow(&p->c, s, INCOMING_PREFIX_BYTES + FIRST / 2 - 1);
@@ -175,7 +177,7 @@ static void a_long_message_grows_with_its_turn(void **state)
     struct pair *p = begin_incoming();
     char *bytes = make_message(LONG);
     struct h2c_stream *s = h2c_request(&p->c, "/", bytes, LONG + INCOMING_PREFIX_BYTES,
-                                       INCOMING_PREFIX_BYTES, NULL, 0);
+                                       INCOMING_PREFIX_BYTES, none, 0);
     h2c_pump(&p->c);
     assert_null(incoming.block);
     h2c_allow(&p->c, s, INCOMING_PREFIX_BYTES + FIRST - 1);
