@@ -52,8 +52,8 @@ struct control {
     /* Under mu. */
     struct list ready[2];                 /* jobs that wait for nothing but a thread; [1]: loads */
     struct list buckets[CONTROL_BUCKETS]; /* lines, by the hash of their key */
-    size_t n_ready[2];                    /* … and their numbers */
     size_t n_waiting;                     /* jobs that are ready or behind another */
+    size_t n_ready[2];                    /* of them, those in `ready` */
     size_t n_compared;                    /* keys, for all jobs together: for tests */
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
     unsigned int n_lent;                  /* loads at work that only wait for a warm-up */

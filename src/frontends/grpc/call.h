@@ -155,14 +155,14 @@ struct grpc_call {
     bool is_deaf;           /* call_ignore_input() */
     bool is_held;           /* no message may begin a request now */
     bool has_pending;       /* `pending` is a message that came just before */
+    bool is_resuming;       /* call_resume() is at work */
+    bool is_close_due;      /* kind->close() waits for `packing` */
+    bool has_begun;         /* kind->begin() was called */
+    bool has_ended;         /* a status was sent, or the client is gone */
     struct incoming_message pending;
     struct call_job *packing, *unpacking; /* of a helper thread; NULL: it has none */
-    bool is_resuming;                     /* call_resume() is at work */
-    bool is_close_due;                    /* kind->close() waits for `packing` */
     struct buf held; /* the bytes that have come since, which are not taken: a window at the most */
     size_t held_at;  /* where the rest of them begins */
-    bool has_begun;  /* kind->begin() was called */
-    bool has_ended;  /* a status was sent, or the client is gone */
     uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */
     struct timer deadline;
     struct forwarded *forwarded; /* metadata that become parameters, in the arena */

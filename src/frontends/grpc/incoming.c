@@ -28,7 +28,7 @@ void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool
     *in = (struct incoming){
         .stream = stream, .pool = pool, .max_bytes = max_bytes, .has_tensors = has_tensors};
     in->unasked_bytes = MIN((size_t)INCOMING_UNASKED_BYTES, window - INCOMING_PREFIX_BYTES);
-    in->first_bytes = MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
+    in->first_bytes = (uint32_t)MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
 }
 
 /* Tells the stream what the client has begun and must complete. Most messages come at once. */
@@ -78,12 +78,12 @@ static size_t find_first_tensor(const char *bytes, size_t n_bytes)
 }
 
 /* Chooses the free bytes in front of the message that align its first tensor. */
-static size_t choose_shift(const struct incoming *in, const char *bytes, size_t n_bytes)
+static uint8_t choose_shift(const struct incoming *in, const char *bytes, size_t n_bytes)
 {
     if (!in->has_tensors || in->compressed)
         return 0;
     size_t offset = find_first_tensor(bytes, n_bytes);
-    return (MEM_ALIGNMENT - offset % MEM_ALIGNMENT) % MEM_ALIGNMENT;
+    return (uint8_t)((MEM_ALIGNMENT - offset % MEM_ALIGNMENT) % MEM_ALIGNMENT);
 }
 
 static bool enlarge_block(struct incoming *in, size_t wanted)
@@ -168,7 +168,7 @@ static struct status *add_to_prefix(struct incoming *in, const char **at, const 
 {
     size_t n = MIN((size_t)(end - *at), (size_t)(INCOMING_PREFIX_BYTES - in->n_prefix));
     memcpy(in->prefix + in->n_prefix, *at, n);
-    in->n_prefix += (unsigned int)n;
+    in->n_prefix = (uint8_t)(in->n_prefix + n);
     *at += n;
     http2_stream_take(in->stream, n);
     return in->n_prefix == INCOMING_PREFIX_BYTES ? begin_message(in) : NULL;

@@ -38,21 +38,22 @@ struct incoming {
     struct pool *pool;
     size_t max_bytes;     /* of a message */
     size_t unasked_bytes; /* the longest message that the stream's window has room for */
-    size_t first_bytes;   /* of a longer one that come before it asks for its turn */
-    bool has_tensors;     /* it is a ModelInferRequest */
+    uint32_t first_bytes; /* of a longer one that come before it asks for its turn */
 
+    uint8_t shift;        /* where the message begins in its block */
+    bool has_turn;        /* it has had its turn */
+    bool waits;           /* for its turn */
+    bool told_incomplete; /* the stream knows that the message must go on, … */
+    size_t told_bytes;    /* … and has this weight for it */
+    bool has_tensors;     /* it is a ModelInferRequest; constant */
+    bool compressed;      /* the message */
+    uint8_t n_prefix;     /* the bytes of the prefix that have come */
     unsigned char prefix[INCOMING_PREFIX_BYTES];
-    unsigned int n_prefix; /* the bytes of the prefix that have come */
-    bool compressed;
     size_t n_bytes, n_come; /* of the message */
     char *block;            /* NULL: none of it has come */
-    size_t room, shift;     /* of the block; where the message begins in it */
+    size_t room;            /* of the block */
     size_t n_held;          /* bytes that came before the turn and do not yet count as taken */
     size_t n_expected;      /* bytes that the turn has granted and that have not come */
-    bool has_turn;          /* it has had its turn */
-    bool waits;             /* for its turn */
-    bool told_incomplete;   /* the stream knows that the message must go on, … */
-    size_t told_bytes;      /* … and has this weight for it */
 };
 
 /* A message that is complete. */

@@ -16,8 +16,8 @@
 #include "frontends/net/http2_priv.h"
 
 enum {
-    FIRST_BYTES = 1024,
-    HEADER_BYTES = 32, /* RFC 9113, 6.5.2 */
+    FIRST_BYTES = 1024 - sizeof(struct head_builder), /* with which it is one of the pool's sizes */
+    HEADER_BYTES = 32,                                /* RFC 9113, 6.5.2 */
 };
 
 _Static_assert(sizeof(struct http2_header) <= HEADER_BYTES, "a block of the maximum suffices");
@@ -28,53 +28,55 @@ static const char *move_pointer(const char *p, const char *from, const char *to)
 }
 
 /*
- * Moves the head to a block with room for it. The text lies at the end of each block, so it moves
- * by another distance than the headers.
+ * Moves headers and text to other bytes with room for them. The text lies at the end of each, so it
+ * moves by another distance than the headers.
  */
-static void move_head(struct head_builder *b, char *block, size_t capacity)
+static void move_head(const struct head_builder *b, char *bytes, size_t capacity,
+                      struct http2_head *ret)
 {
     size_t text_bytes = b->capacity - b->text_at;
-    char *text = block + capacity - text_bytes;
-    const char *from = b->block + b->text_at;
-    struct http2_header *headers = (struct http2_header *)(void *)block;
+    char *text = bytes + capacity - text_bytes;
+    const char *from = b->bytes + b->text_at;
+    struct http2_header *headers = (struct http2_header *)(void *)bytes;
     memcpy(text, from, text_bytes);
+    *ret = b->head;
     for (size_t i = 0; i < b->head.n_headers; i++) {
         headers[i] = b->head.headers[i];
         headers[i].name.at = move_pointer(headers[i].name.at, from, text);
         headers[i].value.at = move_pointer(headers[i].value.at, from, text);
     }
-    struct span *pseudo[] = {&b->head.method, &b->head.scheme, &b->head.authority, &b->head.path};
+    struct span *pseudo[] = {&ret->method, &ret->scheme, &ret->authority, &ret->path};
     for (size_t i = 0; i < ARRAY_SIZE(pseudo); i++)
         pseudo[i]->at = move_pointer(pseudo[i]->at, from, text);
-    b->head.headers = headers;
-    b->text_at = capacity - text_bytes;
+    ret->headers = headers;
 }
 
-/* Replaces the block by a larger one. */
-static bool make_larger(struct head_builder *b, struct pool *pool, size_t max_bytes)
+/* Makes the first builder, or replaces it by a larger one. */
+static bool make_larger(struct head_builder **b, struct pool *pool, size_t max_bytes)
 {
-    size_t capacity = b->block ? b->capacity * 4 : (size_t)FIRST_BYTES;
-    capacity = MIN(capacity, max_bytes);
-    char *block = pool_alloc(pool, capacity, NULL);
-    if (!block)
+    struct head_builder *old = *b;
+    size_t capacity = MIN(old ? old->capacity * 4 : (size_t)FIRST_BYTES, max_bytes);
+    struct head_builder *made = pool_alloc(pool, sizeof(*made) + capacity, NULL);
+    if (!made)
         return false;
-    if (b->block) {
-        move_head(b, block, capacity);
-        pool_release(b->block);
+    *made = (struct head_builder){.capacity = capacity, .text_at = capacity};
+    if (old) {
+        made->text_at = capacity - (old->capacity - old->text_at);
+        made->size_bytes = old->size_bytes;
+        move_head(old, made->bytes, capacity, &made->head);
+        pool_release(old);
     } else {
-        b->head.headers = (struct http2_header *)(void *)block;
-        b->text_at = capacity;
+        made->head.headers = (struct http2_header *)(void *)made->bytes;
     }
-    b->block = block;
-    b->capacity = capacity;
+    *b = made;
     return true;
 }
 
 static struct span put_header_text(struct head_builder *b, struct span text)
 {
     b->text_at -= text.length;
-    memcpy(b->block + b->text_at, text.at, text.length);
-    return (struct span){b->block + b->text_at, text.length};
+    memcpy(b->bytes + b->text_at, text.at, text.length);
+    return (struct span){b->bytes + b->text_at, text.length};
 }
 
 static struct span *find_pseudo(struct head_builder *b, struct span name)
@@ -95,34 +97,40 @@ static struct span *find_pseudo(struct head_builder *b, struct span name)
     return NULL;
 }
 
-bool head_add(struct head_builder *b, struct pool *pool, size_t max_bytes, struct span name,
+static bool has_room(const struct head_builder *b, size_t size_bytes)
+{
+    return b->text_at - b->head.n_headers * sizeof(struct http2_header) >= size_bytes;
+}
+
+bool head_add(struct head_builder **b, struct pool *pool, size_t max_bytes, struct span name,
               struct span value)
 {
     size_t size_bytes = name.length + value.length + HEADER_BYTES;
-    b->size_bytes += size_bytes;
-    if (b->size_bytes > max_bytes) {
-        b->head.is_too_large = true;
+    if (!*b && !make_larger(b, pool, max_bytes))
+        return false;
+    (*b)->size_bytes += size_bytes;
+    if ((*b)->size_bytes > max_bytes) {
+        (*b)->head.is_too_large = true;
         return true;
     }
-    while (!b->block || b->text_at - b->head.n_headers * sizeof(struct http2_header) < size_bytes) {
+    while (!has_room(*b, size_bytes)) {
         if (!make_larger(b, pool, max_bytes))
             return false;
     }
-    struct span *pseudo = name.length > 0 && name.at[0] == ':' ? find_pseudo(b, name) : NULL;
+    struct span *pseudo = name.length > 0 && name.at[0] == ':' ? find_pseudo(*b, name) : NULL;
     if (pseudo) {
-        *pseudo = put_header_text(b, value);
+        *pseudo = put_header_text(*b, value);
         return true;
     }
-    struct http2_header *h = (struct http2_header *)(void *)b->block + b->head.n_headers++;
-    h->name = put_header_text(b, name);
-    h->value = put_header_text(b, value);
+    struct http2_header *h = (struct http2_header *)(void *)(*b)->bytes + (*b)->head.n_headers++;
+    h->name = put_header_text(*b, name);
+    h->value = put_header_text(*b, value);
     return true;
 }
 
-void head_done(struct head_builder *b)
+void head_done(struct head_builder **b)
 {
-    pool_release(b->block);
-    *b = (struct head_builder){0};
+    pool_release(TAKE(*b));
 }
 
 struct span http2_head_find(const struct http2_head *head, const char *name, size_t name_length)
@@ -162,10 +170,11 @@ void coming_head_reset(struct coming_head *coming)
     coming->rules = (struct head_rules){0};
 }
 
-struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
+struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder **builder,
                                  struct pool *pool)
 {
     enum { ROOM = MEMO_BYTES - sizeof(struct head_memo) };
+    const struct head_builder *built = *builder;
     size_t n_bytes = built->head.n_headers * sizeof(struct http2_header);
     n_bytes += built->capacity - built->text_at;
     if (coming->n_fields > MEMO_FIELDS || built->head.is_too_large || coming->rules.has_length ||
@@ -178,10 +187,9 @@ struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder
     memo->n_fields = coming->n_fields;
     memcpy(memo->fields, coming->fields, coming->n_fields * sizeof(coming->fields[0]));
     coming->n_fields = 0;
-    move_head(built, memo->text, ROOM);
-    memo->head = built->head;
+    move_head(built, memo->text, ROOM, &memo->head);
     memset(memo->note, 0, sizeof(memo->note));
     memo->head.note = memo->note;
-    head_done(built);
+    head_done(builder);
     return memo;
 }

@@ -18,7 +18,7 @@
 #include "frontends/net/http2_priv.h"
 
 enum {
-    CHUNK_BYTES = 4096, /* the largest block that a pool gives without its lock */
+    CHUNK_BYTES = 3584, /* of the pool's sizes the largest that fits into a page with its header */
     LARGE = SLAB_CLASSES,
 };
 

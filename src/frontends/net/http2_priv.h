@@ -95,21 +95,22 @@ bool head_rules_end(const struct head_rules *rules);
 /* ---- Heads: http2_head.c ------------------------------------------------------------------- */
 
 /*
- * The head of a stream while it comes, in one block of the pool: the headers grow from its
- * beginning, their text from its end. RFC 9113 also counts 32 bytes for each header, so a block of
- * max_header_bytes always suffices.
+ * The head of a stream while it comes, in one block of the pool: the headers grow from the
+ * beginning of its bytes, their text from the end. RFC 9113 also counts 32 bytes for each header,
+ * so max_header_bytes always suffice. Only streams whose head is coming have one.
  */
 struct head_builder {
-    char *block; /* NULL: no header yet */
-    size_t capacity, text_at;
-    size_t size_bytes; /* as RFC 9113, 6.5.2 counts, with the fields that are left out */
+    size_t capacity, text_at; /* of the bytes; where the text begins */
+    size_t size_bytes;        /* as RFC 9113, 6.5.2 counts, with the fields that are left out */
     struct http2_head head;
+    _Alignas(16) char bytes[];
 };
 
-/* head_add - adds a header; false when there is no memory. */
-NODISCARD bool head_add(struct head_builder *b, struct pool *pool, size_t max_bytes,
+/* head_add - adds a header; *b is NULL before the first. False when there is no memory. */
+NODISCARD bool head_add(struct head_builder **b, struct pool *pool, size_t max_bytes,
                         struct span name, struct span value);
-void head_done(struct head_builder *b);
+/* head_done - releases the head, if there is one. */
+void head_done(struct head_builder **b);
 
 /* Of a head that is remembered, at most; nine fields of a usual client need 400 bytes. */
 enum { MEMO_FIELDS = 16, MEMO_BYTES = 1024 };
@@ -143,8 +144,11 @@ struct coming_head {
 
 void head_memo_unref(struct head_memo *memo);
 void coming_head_reset(struct coming_head *coming);
-/* head_memo_make - a memo with the coming head, whose fields are taken; NULL: not now. */
-struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder *built,
+/*
+ * head_memo_make - a memo with the coming head, whose fields are taken and whose builder is
+ * released. NULL: not now.
+ */
+struct head_memo *head_memo_make(struct coming_head *coming, struct head_builder **builder,
                                  struct pool *pool);
 
 /* ---- Streams ------------------------------------------------------------------------------- */
@@ -186,10 +190,10 @@ struct http2_stream {
     bool deferred;      /* nghttp2 waits until there is something to send */
     bool sends_one;     /* http2_stream_sends_one() */
     bool is_incomplete; /* http2_stream_set_incomplete() */
+    bool broken;        /* the client has broken a rule of HTTP: the stream is being reset */
     uint32_t close_code;
-    bool broken; /* the client has broken a rule of HTTP: the stream is being reset */
-    struct head_builder head;
-    struct head_memo *memo; /* the head, if it is remembered, until on_begin() */
+    struct head_builder *head; /* while the head comes, until on_begin() */
+    struct head_memo *memo;    /* the head, if it is remembered, until on_begin() */
 
     /* Receiving. */
     int64_t length_left; /* of the body, as content-length says it; -1: it says nothing */

@@ -395,7 +395,7 @@ static void deliver_begin(struct http2_stream *s)
     s->begun = true;
     s->http2->n_begun++;
     struct head_memo *memo = TAKE(s->memo);
-    struct http2_head *head = memo ? &memo->head : &s->head.head;
+    struct http2_head *head = memo ? &memo->head : &s->head->head;
     head->ends = s->input_over && s->first_segment < 0;
     env->handler->on_begin(s, head);
     head_memo_unref(memo);
