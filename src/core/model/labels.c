@@ -61,6 +61,7 @@ static struct status *read_lines(const struct storage *s, const char *folder, co
     if (!st) {
         size_t size = text.size;
         l->text = buf_take(&text);
+        l->text_bytes = size;
         st = split_lines(l, size, name);
     }
     buf_done(&text);
@@ -88,6 +89,24 @@ struct status *labels_read(const char *model, const char *output, const struct s
                                       status_message(st), output, model);
     status_free(st);
     return whole;
+}
+
+struct status *labels_copy(const struct labels *l, struct labels **ret_labels)
+{
+    struct labels *copy = mem_zalloc(sizeof(*copy));
+    copy->text = mem_try_alloc(l->text_bytes + 1);
+    copy->lines = mem_try_zalloc(l->count, sizeof(*copy->lines));
+    if (!copy->text || !copy->lines) {
+        labels_free(copy);
+        return status_no_memory();
+    }
+    copy->text_bytes = l->text_bytes;
+    memcpy(copy->text, l->text, l->text_bytes + 1);
+    copy->count = l->count;
+    for (size_t i = 0; i < l->count; i++)
+        copy->lines[i] = copy->text + (l->lines[i] - l->text);
+    *ret_labels = copy;
+    return NULL;
 }
 
 void labels_free(struct labels *l)

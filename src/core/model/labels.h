@@ -13,6 +13,7 @@ struct labels {
     size_t count;
     char **lines;
     char *text; /* what the lines point into */
+    size_t text_bytes;
 };
 
 struct storage;
@@ -30,6 +31,11 @@ struct storage;
 NODISCARD struct status *labels_read(const char *model, const char *output, const struct storage *s,
                                      const char *folder, const char *file_name,
                                      struct labels **ret_labels);
+
+/* labels_copy - the caller ends *ret_labels with labels_free(). Errors: STATUS_UNAVAILABLE  no
+ * memory */
+NODISCARD struct status *labels_copy(const struct labels *l, struct labels **ret_labels);
+
 void labels_free(struct labels *l);
 
 #endif

@@ -239,6 +239,39 @@ static enum dtype corrid_dtype(const Inference__ModelSequenceBatching *config)
     return DTYPE_INVALID;
 }
 
+/* Returns the labels of the tensor that the step writes, if it writes that tensor of the ensemble
+ * and the tensor has labels. */
+static const struct labels *find_labels_of_step(const Inference__ModelEnsembling__Step *step,
+                                                const struct model *member, const char *tensor)
+{
+    for (size_t i = 0; i < step->n_output_map; i++) {
+        if (strcmp(step->output_map[i]->value, tensor) != 0)
+            continue;
+        const struct tensor_spec *spec = model_find_output(member, step->output_map[i]->key);
+        return spec ? spec->labels : NULL;
+    }
+    return NULL;
+}
+
+/* An ensemble's output without a file of its own has the labels of the step that writes it. */
+NODISCARD static struct status *copy_labels_of_member(const struct model *m,
+                                                      struct tensor_spec *spec)
+{
+    const struct labels *found = NULL;
+    for (size_t i = 0; i < m->n_members && !found; i++)
+        found = find_labels_of_step(m->config->pb->ensemble_scheduling->step[i], m->members[i],
+                                    spec->name);
+    return found ? labels_copy(found, &spec->labels) : NULL;
+}
+
+NODISCARD static struct status *
+make_labels(const struct model *m, const Inference__ModelOutput *out, struct tensor_spec *spec)
+{
+    return out->label_filename[0] ? labels_read(m->name, spec->name, m->storage, m->folder,
+                                                out->label_filename, &spec->labels)
+                                  : copy_labels_of_member(m, spec);
+}
+
 struct status *model_make_specs(struct model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
@@ -293,12 +326,9 @@ struct status *model_make_specs(struct model *m)
         }
         if (pb->n_output > COMPARE_UP_TO)
             map_puts(&m->output_by_name, spec->name, spec);
-        if (out->label_filename[0]) {
-            struct status *st = labels_read(m->name, spec->name, m->storage, m->folder,
-                                            out->label_filename, &spec->labels);
-            if (st)
-                return st;
-        }
+        struct status *st = make_labels(m, out, spec);
+        if (st)
+            return st;
     }
     return NULL;
 }

@@ -41,7 +41,8 @@ struct tensor_spec {
     bool has_reshape;
     uint32_t n_reshape_dims;
     const int64_t *reshape_dims;
-    struct labels *labels; /* of an output's classes; NULL without a label file */
+    struct labels *labels; /* of an output's classes; NULL without a label file. An ensemble's
+                              output without one has those of the step that writes it */
 };
 
 /* Does the size of the inputs bound the time of an execution? UNKNOWN until the backend declares

@@ -65,9 +65,15 @@ static void a_line_is_a_label(void **state)
         while (n < 4 && cases[i].lines[n])
             n++;
         assert_int_equal(l->count, n);
+        struct labels *copy = NULL;
+        assert_null(labels_copy(l, &copy));
         for (size_t j = 0; j < n; j++)
             assert_string_equal(l->lines[j], cases[i].lines[j]);
         labels_free(l);
+        assert_int_equal(copy->count, n);
+        for (size_t j = 0; j < n; j++)
+            assert_string_equal(copy->lines[j], cases[i].lines[j]);
+        labels_free(copy);
     }
 }
 

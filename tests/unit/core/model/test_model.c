@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,10 +22,13 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/model/labels.h"
 #include "core/model/model_priv.h"
 #include "core/model/statistics.h"
+#include "core/storage/storage.h"
 #include "lib/death.h"
 #include "lib/fake_model.h"
+#include "lib/repository.h"
 
 static const char config[] =
     "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1000 ] }\n"
@@ -323,6 +328,82 @@ static void a_backends_leak_is_reported(void **state)
                                            "backend objects are not back"));
 }
 
+/* ---- Labels of an ensemble --------------------------------------------------------------------
+ */
+
+static const char labelled[] =
+    "output { name: \"X\" data_type: TYPE_FP32 dims: [ 3 ] label_filename: \"classes\" }\n"
+    "output { name: \"Y\" data_type: TYPE_FP32 dims: [ 3 ] }";
+/* Its output T is the model's X, and Z is Y. OWN is X, too, and has a file of its own. */
+static const char ensemble[] =
+    "name: 'e' platform: 'ensemble' input { name: 'I' data_type: TYPE_FP32 dims: 1 } "
+    "output { name: 'T' data_type: TYPE_FP32 dims: 3 } "
+    "output { name: 'Z' data_type: TYPE_FP32 dims: 3 } "
+    "output { name: 'OWN' data_type: TYPE_FP32 dims: 3 label_filename: 'own' } "
+    "ensemble_scheduling { step { model_name: 'm' model_version: 1 "
+    "  input_map { key: 'A' value: 'I' } output_map { key: 'Y' value: 'Z' } "
+    "  output_map { key: 'X' value: 'T' } } "
+    "step { model_name: 'm' model_version: 1 input_map { key: 'A' value: 'I' } "
+    "  output_map { key: 'X' value: 'OWN' } } }";
+
+static void put_label_file(const char *root, const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", root, folder);
+    (void)mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/%s/%s", root, folder, name);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static struct model *make_model(struct fake_model *f, const char *name, const char *text,
+                                struct storage *storage)
+{
+    struct model_config *c;
+    assert_null(model_config_parse_text(text, strlen(text), "config.pbtxt", &c));
+    struct model *m = model_new(&f->server.services, name, 1, "/nowhere", c);
+    m->storage = storage;
+    return m;
+}
+
+static void an_ensemble_has_the_labels_of_its_steps(void **state)
+{
+    struct test_repository repo;
+    struct storage *storage;
+    struct fake_model f;
+    (void)state;
+    repository_make(&repo);
+    put_label_file(repo.path, "m", "classes", "cat\ndog\n");
+    put_label_file(repo.path, "e", "own", "other\n");
+    assert_null(storage_open(repo.path, false, &storage));
+    fake_model_make(&f, config, 1, execute);
+    struct model *member = make_model(&f, "m", labelled, storage);
+    assert_null(model_make_specs(member));
+    struct model *e = make_model(&f, "e", ensemble, storage);
+    struct model *members[] = {member, member};
+    e->members = members;
+    e->n_members = 2;
+    assert_null(model_make_specs(e));
+    e->n_members = 0;
+    e->members = NULL;
+    model_unref(member); /* a response may outlive the models of the steps */
+
+    const struct labels *l = model_find_output(e, "T")->labels;
+    assert_non_null(l);
+    assert_int_equal(l->count, 2);
+    assert_string_equal(l->lines[1], "dog");
+    assert_null(model_find_output(e, "Z")->labels);
+    l = model_find_output(e, "OWN")->labels;
+    assert_int_equal(l->count, 1);
+    assert_string_equal(l->lines[0], "other");
+    model_unref(e);
+    fake_model_end(&f);
+    storage_unref(storage);
+    repository_remove(&repo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +414,7 @@ int main(void)
         cmocka_unit_test(reports_of_instances_are_added_up),
         cmocka_unit_test(our_leak_is_reported),
         cmocka_unit_test(a_backends_leak_is_reported),
+        cmocka_unit_test(an_ensemble_has_the_labels_of_its_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
