@@ -147,6 +147,17 @@ static enum ensemble_answer find_member(void *arg, const Inference__ModelEnsembl
 
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
+/* Returns the input of that name that the model requires; NULL: it has none, or an optional one. */
+static const Inference__ModelInput *find_required(const struct lint_model *m, const char *name)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    for (size_t i = 0; i < pb->n_input; i++) {
+        if (strcmp(pb->input[i]->name, name) == 0)
+            return pb->input[i]->optional ? NULL : pb->input[i];
+    }
+    return NULL;
+}
+
 /* An optional input that is omitted does not reach a model that requires it. */
 static void check_optional_inputs(const struct between *b, struct lint_model *m)
 {
@@ -162,21 +173,66 @@ static void check_optional_inputs(const struct between *b, struct lint_model *m)
         for (size_t k = 0; k < e->step[i]->n_input_map && member && member->config; k++) {
             const Inference__ModelEnsembling__Step__InputMapEntry *entry = e->step[i]->input_map[k];
             const Inference__ModelInput *input = map_gets(&optional, entry->value);
-            const Inference__ModelConfig *to = member->config->pb;
-            for (size_t n = 0; n < to->n_input && input; n++) {
-                if (strcmp(to->input[n]->name, entry->key) != 0 || to->input[n]->optional)
-                    continue;
-                struct lint_position position = {.file = m->config_path};
-                model_config_where(m->config, input, "optional", 0, &position.line,
-                                   &position.column);
-                lint_add(&m->found, LINT_OPTIONAL, position, NULL,
-                         "input '%s' is optional, but input '%s' of model '%s', to which it leads, "
-                         "is not",
-                         input->name, entry->key, member->name);
-            }
+            if (!input || !find_required(member, entry->key))
+                continue;
+            struct lint_position position = {.file = m->config_path};
+            model_config_where(m->config, input, "optional", 0, &position.line, &position.column);
+            lint_add(&m->found, LINT_OPTIONAL, position, NULL,
+                     "input '%s' is optional, but input '%s' of model '%s', to which it leads, is "
+                     "not",
+                     input->name, entry->key, member->name);
         }
     }
     map_done(&optional);
+}
+
+/* The tensor that decides whether the step runs; NULL: it always runs. */
+static const char *find_condition(const Inference__ModelEnsembling__Step *step)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < step->n_input_map; i++) {
+        if (strcmp(step->input_map[i]->key, ENSEMBLE_CONDITION) == 0)
+            found = step->input_map[i]->value;
+    }
+    return found;
+}
+
+static void check_reads_of_skipped(const struct between *b, struct lint_model *m, size_t index,
+                                   const struct map *conditions)
+{
+    const Inference__ModelEnsembling__Step *step = m->config->pb->ensemble_scheduling->step[index];
+    const struct lint_model *member = find_model(b, step);
+    const char *own = find_condition(step);
+    for (size_t i = 0; i < step->n_input_map && member && member->config; i++) {
+        const Inference__ModelEnsembling__Step__InputMapEntry *entry = step->input_map[i];
+        const char *condition = map_gets(conditions, entry->value);
+        if (!condition || (own && strcmp(own, condition) == 0) ||
+            !find_required(member, entry->key))
+            continue;
+        struct lint_position position = {.file = m->config_path};
+        model_config_where(m->config, step, "input_map", i, &position.line, &position.column);
+        lint_add(&m->found, LINT_OPTIONAL, position, NULL,
+                 "tensor '%s' is absent when " ENSEMBLE_CONDITION
+                 " '%s' skips its step, but input '%s' of model '%s', to which it leads, is not "
+                 "optional",
+                 entry->value, condition, entry->key, member->name);
+    }
+}
+
+/* Outputs of a step that is skipped do not reach a model that requires them, unless that one is
+ * skipped with it. */
+static void check_skipped_steps(const struct between *b, struct lint_model *m)
+{
+    const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
+    struct map conditions = MAP_INIT; /* by the tensors that steps with a condition write */
+    for (size_t i = 0; i < e->n_step; i++) {
+        const char *condition = find_condition(e->step[i]);
+        for (size_t k = 0; k < e->step[i]->n_output_map && condition; k++)
+            map_puts(&conditions, e->step[i]->output_map[k]->value, (void *)(uintptr_t)condition);
+    }
+    for (size_t i = 0; i < e->n_step && conditions.count; i++)
+        check_reads_of_skipped(b, m, i, &conditions);
+    map_done(&conditions);
 }
 
 static void note_first_error(struct lint_model *m)
@@ -314,6 +370,7 @@ static void check_ensembles(struct between *b)
     for (size_t i = 0; i < w.n_ordered; i++) {
         check_ensemble(b, w.order[i]);
         check_optional_inputs(b, w.order[i]);
+        check_skipped_steps(b, w.order[i]);
     }
     mem_free(w.sound);
     mem_free(w.stack);

@@ -52,6 +52,10 @@ ensemble_scheduling {{ step [
 
 
 STEP = '{ model_name: "m" model_version: -1 input_map { key: "I" value: "X" } output_map { key: "O" value: "Y" } }'
+FLAGGED = '{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "C" data_type: TYPE_BOOL dims: [ 1 ] }'
+CONDITIONAL = """{ model_name: "m" model_version: -1 input_map { key: "CONCH_IF" value: "C" } input_map { key: "I" value: "X" }
+  output_map { key: "O" value: "B" } },
+{ model_name: "m" model_version: -1 input_map { key: "I" value: "B" } output_map { key: "O" value: "Y" } }"""
 DYNAMIC = BATCHED + "dynamic_batching {\n"
 WARMUP = """model_warmup [ { name: "w" batch_size: 1 inputs { key: "I" value: {
 data_type: TYPE_FP32 dims: [ 4 ] input_data_file: "data" } } } ]
@@ -220,6 +224,20 @@ CASES = [
          "inferred from model ens while TYPE_INT32 is inferred from model m [E-ensemble]"],
         {**model(IDENTITY + TENSORS.replace("[ 4 ]", "[ -1 ]")), **ensemble(STEP)},
     ),
+    Case(
+        "E-ensemble",
+        {**model(IDENTITY + TENSORS), **ensemble(STEP.replace("output_map", 'input_map { key: "conch_if" value: "X" } output_map'))},
+        ["models/ens/config.pbtxt:5:71: error: in ensemble ens, ensemble tensor X is mapping to non-existing input conch_if in "
+         'model m; did you mean "CONCH_IF"? [E-ensemble]'],
+        {**model(IDENTITY + TENSORS), **ensemble(STEP)},
+    ),
+    Case(
+        "E-config",
+        {**model(IDENTITY + TENSORS), **ensemble(STEP.replace("output_map", 'input_map { key: "CONCH_IF" value: "C" } output_map'))},
+        ["models/ens/config.pbtxt:5:71: error: ensemble tensor 'C', the CONCH_IF of step 0 of ensemble 'ens', is neither an input "
+         "of the ensemble nor an output of a step [E-config]"],
+        {**model(IDENTITY + TENSORS), **ensemble(STEP)},
+    ),
     # ---- warnings
     Case.of(
         "W-batch-dim",
@@ -328,6 +346,14 @@ CASES = [
          "[W-optional]"],
         {**model(IDENTITY + TENSORS.replace('"I"', '"I" optional: true')),
          **ensemble(STEP, '{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] optional: true }')},
+    ),
+    Case(
+        "W-optional",
+        {**model(IDENTITY + TENSORS), **ensemble(CONDITIONAL, FLAGGED)},
+        ["models/ens/config.pbtxt:7:37: warning: tensor 'B' is absent when CONCH_IF 'C' skips its step, but input 'I' of model "
+         "'m', to which it leads, is not optional [W-optional]"],
+        {**model(IDENTITY + TENSORS),
+         **ensemble(CONDITIONAL.replace('"B" } output', '"B" } input_map { key: "CONCH_IF" value: "C" } output'), FLAGGED)},
     ),
     Case(
         "W-labels",

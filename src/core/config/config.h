@@ -238,6 +238,10 @@ void model_config_print_text(const struct model_config *c, struct buf *out);
 /* model_config_parameter - the text of `parameters { key … }`, or NULL. */
 const char *model_config_parameter(const struct model_config *c, const char *key);
 
+/* The name in an ensemble's input map that is no input of the model: the step runs only if this
+ * tensor, BOOL with one element, is true. An addition of ours. */
+#define ENSEMBLE_CONDITION "CONCH_IF"
+
 /* model_config_is_ensemble - is the model made of steps by other models, without a backend? */
 bool model_config_is_ensemble(const struct model_config *c);
 

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -196,6 +197,24 @@ NODISCARD static struct status *no_tensor(const struct check *k, struct config_p
                        how, name, model);
 }
 
+/* An input with the name of a condition could not be told from the condition. */
+NODISCARD static struct status *
+fail_condition_is_input(const struct check *k, struct config_position position, const char *model)
+{
+    return config_fail(k->config, position,
+                       "in ensemble %s, model %s has an input " ENSEMBLE_CONDITION
+                       ", a name that means the condition of a step in an input map",
+                       k->name, model);
+}
+
+/* What was probably meant by the name of an input that the model does not have; or NULL. */
+static const char *find_nearest_input(const struct ensemble_member *m, const char *name)
+{
+    return strcasecmp(name, ENSEMBLE_CONDITION) == 0
+               ? ENSEMBLE_CONDITION
+               : find_nearest_name(m->pb, name, find_input_name);
+}
+
 NODISCARD static struct status *check_input_map(struct check *k, const step_config *step,
                                                 const struct ensemble_member *m)
 {
@@ -209,9 +228,13 @@ NODISCARD static struct status *check_input_map(struct check *k, const step_conf
         const char *name = step->input_map[i]->key, *tensor = step->input_map[i]->value;
         struct config_position position = at_element(step, "input_map", i);
         const Inference__ModelInput *input = map_gets(&inputs, name);
+        if (strcmp(name, ENSEMBLE_CONDITION) == 0) {
+            st = input ? fail_condition_is_input(k, position, step->model_name) : NULL;
+            continue;
+        }
         if (!input) {
             st = no_tensor(k, position, tensor, "mapping to non-existing input", name,
-                           step->model_name, find_nearest_name(m->pb, name, find_input_name));
+                           step->model_name, find_nearest_input(m, name));
             continue;
         }
         struct said said = said_of_input(step->model_name, m->pb, input);
@@ -280,6 +303,42 @@ NODISCARD static struct status *check_step(struct check *k, const step_config *s
     if (!st)
         st = check_all_mapped(k, step, m);
     return st ? st : check_output_map(k, step, m);
+}
+
+/* ---- Conditions ------------------------------------------------------------------------------ */
+
+/* Is the tensor of the condition BOOL with one element, as far as anything declares it? */
+NODISCARD static struct status *check_condition(const struct check *k, size_t step,
+                                                struct config_position position, const char *tensor)
+{
+    static const int64_t one = 1;
+    const struct said wanted = {.type = INFERENCE__DATA_TYPE__TYPE_BOOL, .n_dims = 1, .dims = &one};
+    const struct said *said = map_gets(&k->tensors, tensor);
+    if (!said || (said->type == wanted.type && are_shapes_compatible(said, &wanted)))
+        return NULL;
+    AUTO(buf) shape = BUF_INIT(MAX_SHAPE_TEXT);
+    print_said_shape(&shape, said);
+    return config_fail(k->config, position,
+                       "in ensemble %s, ensemble tensor %s, the " ENSEMBLE_CONDITION
+                       " of step %zu, must be TYPE_BOOL with shape [1], but %s with shape %s is "
+                       "inferred from model %s",
+                       k->name, tensor, step, get_type_name(said->type), buf_text(&shape),
+                       said->model);
+}
+
+/* Once all tensors are declared: a condition itself declares nothing. */
+NODISCARD static struct status *check_conditions(const struct check *k)
+{
+    const Inference__ModelEnsembling *e = k->config->pb->ensemble_scheduling;
+    struct status *st = NULL;
+    for (size_t i = 0; i < e->n_step && !st; i++) {
+        for (size_t j = 0; j < e->step[i]->n_input_map && !st; j++) {
+            if (strcmp(e->step[i]->input_map[j]->key, ENSEMBLE_CONDITION) == 0)
+                st = check_condition(k, i, at_element(e->step[i], "input_map", j),
+                                     e->step[i]->input_map[j]->value);
+        }
+    }
+    return st;
 }
 
 /* ---- Where responses multiply ---------------------------------------------------------------- */
@@ -427,6 +486,8 @@ struct status *ensemble_check(const struct model_config *c, const struct ensembl
         if (k.members[i].pb)
             st = check_step(&k, e->step[i], &k.members[i]);
     }
+    if (!st)
+        st = check_conditions(&k);
     if (!st && all)
         st = check_decoupled(&k);
     map_done(&k.tensors);

@@ -162,6 +162,26 @@ NODISCARD static struct status *start_from_inputs(struct graph *g)
     return st;
 }
 
+/* The tensors of conditions come from somewhere: so the error is where the name is. */
+NODISCARD static struct status *validate_conditions(struct graph *g)
+{
+    const Inference__ModelEnsembling *e = g->config->pb->ensemble_scheduling;
+    struct status *st = NULL;
+    for (size_t i = 0; i < e->n_step && !st; i++) {
+        for (size_t k = 0; k < e->step[i]->n_input_map && !st; k++) {
+            const Inference__ModelEnsembling__Step__InputMapEntry *entry = e->step[i]->input_map[k];
+            const struct tensor *t = map_gets(&g->tensors, entry->value);
+            if (strcmp(entry->key, ENSEMBLE_CONDITION) == 0 && !t->writer && !t->ready)
+                st = config_fail(g->config, at_element(e->step[i], "input_map", k),
+                                 "ensemble tensor '%s', the " ENSEMBLE_CONDITION
+                                 " of step %zu of ensemble '%s', is neither an input of the "
+                                 "ensemble nor an output of a step",
+                                 t->name, i, g->config->pb->name);
+        }
+    }
+    return st;
+}
+
 static void propagate_readiness(struct graph *g)
 {
     while (g->work) {
@@ -264,6 +284,8 @@ NODISCARD static struct status *validate_graph(const struct model_config *c)
     struct status *st = link_steps(&g);
     if (!st && !is_spoilt(&g))
         st = start_from_inputs(&g);
+    if (!st && !is_spoilt(&g))
+        st = validate_conditions(&g);
     if (!st && !is_spoilt(&g)) {
         propagate_readiness(&g);
         for (size_t i = 0; i < pb->n_output && !st; i++)

@@ -18,15 +18,12 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "core/config/config.h"
 
 struct model_config;
 struct status;
 
 enum { ENSEMBLE_NONE = UINT32_MAX };
-
-/* The name in an input map that is no input of the model: the step runs only if this tensor is
- * true. */
-#define ENSEMBLE_CONDITION "CONCH_IF"
 
 /* A model that steps name. Several steps with the same one share it. */
 struct ensemble_model {

@@ -32,8 +32,16 @@
     "' value: '" from "' } output_map { key: '" output "' value: '" to "' } } "
 #define STEP(model, from, to) STEP_OF(model, "-1", "I", from, "O", to)
 #define FP32(dims)            MODEL("0", "TYPE_FP32", dims, "")
-#define DECOUPLED             " model_transaction_policy { decoupled: true }"
-#define SECOND_OUTPUT         " output { name: 'Z' data_type: TYPE_FP32 dims: [4] }"
+/* Step 1 runs if the output C of `model` is true; the output Y is that of step 2. */
+#define SKIPS(model, of)                                                                           \
+    "step { model_name: '" model "' model_version: -1 input_map { key: 'I' value: 'X' } "          \
+    "output_map { key: 'C' value: 'T' } output_map { key: 'O' value: 'A' } } "                     \
+    "step { model_name: '" of "' model_version: -1 input_map { key: 'I' value: 'A' } "             \
+    "input_map { key: 'CONCH_IF' value: 'T' } output_map { key: 'O' value: 'B' } } "               \
+    "step { model_name: 'optional' model_version: -1 input_map { key: 'J' value: 'B' } "           \
+    "input_map { key: 'I' value: 'X' } output_map { key: 'O' value: 'Y' } }"
+#define DECOUPLED     " model_transaction_policy { decoupled: true }"
+#define SECOND_OUTPUT " output { name: 'Z' data_type: TYPE_FP32 dims: [4] }"
 #define JOIN                                                                                       \
     "step { model_name: 'two' model_version: -1 input_map { key: 'I' value: 'A' } "                \
     "input_map { key: 'J' value: 'B' } output_map { key: 'O' value: 'Y' } }"
@@ -49,6 +57,12 @@ static const struct {
     {"b8", MODEL("8", "TYPE_FP32", "[4]", "")},
     {"two", FP32("[4]") " input { name: 'J' data_type: TYPE_FP32 dims: [4] }"},
     {"optional", FP32("[4]") " input { name: 'J' data_type: TYPE_FP32 dims: [4] optional: true }"},
+    {"flag", FP32("[4]") " output { name: 'C' data_type: TYPE_BOOL dims: [1] }"},
+    {"flags", MODEL("8", "TYPE_FP32", "[4]", "") " output { name: 'C' data_type: TYPE_BOOL dims: "
+                                                 "[1] }"},
+    {"wide", FP32("[4]") " output { name: 'C' data_type: TYPE_BOOL dims: [3] }"},
+    {"any_flag", FP32("[4]") " output { name: 'C' data_type: TYPE_BOOL dims: [-1] }"},
+    {"named", FP32("[4]") " input { name: 'CONCH_IF' data_type: TYPE_BOOL dims: [1] }"},
     {"d1", FP32("[4]") DECOUPLED},
     {"d2", FP32("[4]") DECOUPLED},
     {"open", "backend: 'onnxruntime'"},
@@ -177,6 +191,26 @@ static const struct {
     {ENSEMBLE("0", "[4]", STEP_OF("half", "-1", "A", "X", "B", "Y")),
      "in ensemble e, ensemble tensor X is mapping to non-existing input A in model half (f:1:"},
     {ENSEMBLE("0", "[4]", STEP_OF("half", "-1", "I", "X", "B", "Y")), NULL},
+    /* conditions */
+    {ENSEMBLE("0", "[4]", SKIPS("flag", "id4")), NULL},
+    {ENSEMBLE("0", "[4]", SKIPS("any_flag", "id4")), NULL},
+    {ENSEMBLE("0", "[4]", SKIPS("flags", "id4")), NULL}, /* of a batch of one */
+    {ENSEMBLE("0", "[4]", SKIPS("wide", "id4")),
+     "in ensemble e, ensemble tensor T, the CONCH_IF of step 1, must be TYPE_BOOL with shape [1], "
+     "but TYPE_BOOL with shape [3] is inferred from model wide (f:1:"},
+    {ENSEMBLE("0", "[4]", SKIPS("flag", "named")),
+     "in ensemble e, model named has an input CONCH_IF, a name that means the condition of a step "
+     "in an input map (f:1:"},
+    {ENSEMBLE("0", "[4]",
+              STEP("id4", "X", "A") "step { model_name: 'id4' model_version: -1 input_map { key: "
+                                    "'I' value: 'A' } input_map { key: 'CONCH_IF' value: 'X' } "
+                                    "output_map { key: 'O' value: 'Y' } }"),
+     "in ensemble e, ensemble tensor X, the CONCH_IF of step 1, must be TYPE_BOOL with shape [1], "
+     "but TYPE_FP32 with shape [4] is inferred from model e (f:1:"},
+    {ENSEMBLE("0", "[4]",
+              "step { model_name: 'id4' model_version: -1 input_map { key: 'I' value: 'X' } "
+              "input_map { key: 'Conch_If' value: 'X' } output_map { key: 'O' value: 'Y' } }"),
+     "in ensemble e, ensemble tensor X is mapping to non-existing input Conch_If in model id4 (f:1:"},
     /* decoupled steps, which multiply responses */
     {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("d2", "A", "Y")), NULL},
     {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("id4", "A", "B") JOIN), NULL},
