@@ -249,6 +249,11 @@ bool instance_executes_here(const struct instance *in)
     return in && executing == in;
 }
 
+const struct instance *instance_executing(void)
+{
+    return executing;
+}
+
 enum { CLOCK_EVERY = 8 };
 
 /*

@@ -171,6 +171,10 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
  */
 bool instance_executes_here(const struct instance *in);
 
+/* instance_executing - the instance in whose backend this thread is, in the innermost call; NULL:
+ * none. */
+const struct instance *instance_executing(void);
+
 /* The steps of an execution, as the backend reports them; CLOCK_MONOTONIC. */
 struct execution_times {
     uint64_t exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns;

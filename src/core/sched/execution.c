@@ -79,6 +79,11 @@ static bool is_proven(const struct execution *e)
            atomic_load_explicit(&e->high_ns, memory_order_relaxed) < EXECUTION_SHORT_NS;
 }
 
+bool execution_is_short(const struct execution *e)
+{
+    return e->mode == EXECUTION_INLINE || (decides_by_time(e) && is_proven(e));
+}
+
 bool execution_is_in_doubt(const struct execution *e)
 {
     return decides_by_time(e) && UNLIKELY(!is_proven(e));

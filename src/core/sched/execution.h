@@ -86,6 +86,9 @@ bool execution_is_ever_inline(const struct execution *e);
 /* execution_may_inline - may this thread run the model now? @budget NULL: never. */
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
 
+/* execution_is_short - has the model proven to be short, or does its operator say so? */
+bool execution_is_short(const struct execution *e);
+
 /* execution_is_in_doubt - does the model have to prove itself, so that its executions on workers
  * must be measured? */
 bool execution_is_in_doubt(const struct execution *e);

@@ -21,6 +21,9 @@
 #include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/model/model.h"
+#include "core/model/model_services.h"
+#include "core/request/request.h"
+#include "core/sched/execution.h"
 
 enum { ENDS_LEVEL = 600 };
 
@@ -57,6 +60,7 @@ struct instance_thread {
     /* Used by the thread itself. */
     struct instance_thread *before; /* ended, to be joined first */
     struct patience patience;
+    struct inline_budget budget; /* watched from its first use on */
 
     /* Under mu. */
     struct sleeper sleeper;
@@ -187,6 +191,23 @@ static void wait_locked(struct instance_thread *w)
     w->waits_since_ns = 0;
 }
 
+/* The models that wait are executed when the thread is done with what else is to be done. */
+static void on_wait(struct inline_budget *budget)
+{
+    (void)budget;
+}
+
+struct inline_budget *instance_thread_budget(struct instance_thread *w)
+{
+    struct inline_budget *budget = &w->budget;
+    if (UNLIKELY(!budget->watch.dog)) {
+        inline_watch_open(&budget->watch, w->instance->model->services->watchdog);
+        budget->on_wait = on_wait;
+    }
+    budget->left_ns = EXECUTION_BUDGET_NS;
+    return budget;
+}
+
 static void run_instance_thread(void *arg)
 {
     struct instance_thread *w = arg;
@@ -209,6 +230,7 @@ static void run_instance_thread(void *arg)
     }
     w->ended = true;
     mutex_unlock(w->mu);
+    inline_watch_close(&w->budget.watch);
     if (!in->home) /* a home's thread goes on; only this object ends */
         hand_over_end(w);
 }

@@ -27,6 +27,7 @@
 
 #include "base/compiler.h"
 
+struct inline_budget;
 struct instance;
 struct mutex;
 struct status;
@@ -73,6 +74,12 @@ bool instance_thread_has_ended_locked(const struct instance_thread *w);
  * Returns when to call it again; UINT64_MAX: not before waits_locked() is called.
  */
 uint64_t instance_thread_end_idle_locked(struct instance_thread *w, uint64_t now_ns);
+
+/*
+ * instance_thread_budget - the worker's inline budget, full: for what it executes of other models
+ * after an execution of its own (afterwards.h). Thread: the worker's.
+ */
+struct inline_budget *instance_thread_budget(struct instance_thread *w);
 
 /* instance_thread_stop - ends and joins a worker that gets no more work. Takes mu. NULL is fine. */
 void instance_thread_stop(struct instance_thread *w);

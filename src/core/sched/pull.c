@@ -40,6 +40,7 @@
 #include "core/model/model.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
+#include "core/sched/afterwards.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/instance_thread.h"
 #include "core/sched/response_order.h"
@@ -366,8 +367,20 @@ static void learn_on_worker(struct pull_scheduler *s, struct instance *in, uint6
         execution_measured(&s->execution, took_ns, bytes, false);
 }
 
-/* Executes batches until there is none; the caller holds mu and is the instance's runner. */
-static void run_instance_locked(struct pull_scheduler *s, struct instance *in)
+/* Begins the next steps of the requests that this thread has just executed. @w  NULL: it is not
+ * the instance's worker */
+static void run_afterwards(struct instance_thread *w)
+{
+    struct inline_budget *budget = w ? instance_thread_budget(w) : NULL;
+    afterwards_run(budget);
+    if (budget)
+        pull_run_deferred(budget);
+}
+
+/* Executes batches until there is none; the caller holds mu and is the instance's runner. @w  as
+ * above */
+static void run_instance_locked(struct pull_scheduler *s, struct instance *in,
+                                struct instance_thread *w)
 {
     for (;;) {
         uint32_t n = take_batch_locked(s, in);
@@ -382,6 +395,8 @@ static void run_instance_locked(struct pull_scheduler *s, struct instance *in)
                 took_ns = instance_execute(in, in->batch, n, clock_now_ns(s->clock), &bytes);
             if (took_ns && execution_is_in_doubt(&s->execution))
                 learn_on_worker(s, in, took_ns, bytes);
+            if (UNLIKELY(afterwards_last != NULL))
+                run_afterwards(w);
         }
         mutex_lock(&s->mu);
     }
@@ -395,7 +410,7 @@ static bool is_run_by_worker_locked(struct instance *in)
 
 static void run_worker_locked(struct instance *in)
 {
-    run_instance_locked(pull_scheduler_of(in->model), in);
+    run_instance_locked(pull_scheduler_of(in->model), in, in->thread);
 }
 
 /* The timer is mostly set already, by an earlier wait of the worker. */
@@ -433,7 +448,7 @@ static void run_here_and_unlock(struct pull_scheduler *s, struct instance *in, s
     struct cpu_binding before;
     struct status *st = instance_enter_cpu_binding(in, &before);
     model_code_stays(s->model);
-    run_instance_locked(s, in);
+    run_instance_locked(s, in, NULL);
     pull_unlock(s);
     cpu_binding_restore(&before);
     log_status(LOG_WARN, "a model runs on the thread of its request", why);
@@ -672,6 +687,7 @@ void pull_run_deferred(struct inline_budget *budget)
         struct model *m = budget->waiting[--budget->n_waiting];
         run_deferred_model(pull_scheduler_of(m), budget);
         release_model(m);
+        afterwards_run(budget);
     }
 }
 
@@ -691,8 +707,10 @@ static struct status *submit(struct scheduler *base, struct request *r)
     struct pull_scheduler *s = to_pull(base);
     struct inline_budget *budget = r->maker.inline_budget;
 
-    if (budget && run_lent(s, r, budget))
+    if (budget && run_lent(s, r, budget)) {
+        afterwards_run(budget);
         return NULL;
+    }
     mutex_lock(&s->mu);
     /* Before the push, which may find that it is cancelled already, and refuse it. */
     pull_waits_locked(s, r);
@@ -714,6 +732,8 @@ static struct status *submit(struct scheduler *base, struct request *r)
         run_inline_and_unlock(s, in, budget, r->admitted.queue_ns);
     else
         give_to_worker_and_unlock(s, in);
+    if (may_inline)
+        afterwards_run(budget);
     return NULL;
 }
 

@@ -186,7 +186,7 @@ static void no_request_is_lost_before_and_after_the_end(void **state)
     atomic_store(&n_threads, 0);
     for (int i = 0; i < N_EACH; i++) {
         ask_once(&f);
-        while (i % 2 == 0 && !thread_has_ended(f.model->scheduler, f.model->instances[0]))
+        while (i % 2 == 0 && !thread_has_ended(pull_scheduler_of(f.model), f.model->instances[0]))
             sched_yield();
     }
     fake_model_end(&f);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend may call the server from inside an execution, and even wait for the answer. What its
+ * request sets going must not wait for the end of that execution. So each level of executions on a
+ * thread's stack does what is posted inside it; `level` is that of the innermost run.
+ */
+#include "core/sched/afterwards.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/mutex.h"
+#include "core/backend/instance.h"
+#include "core/sched/pull.h"
+
+THREAD_WORD struct afterwards *afterwards_last;
+
+/* The execution inside which this thread runs what is posted; NULL: in none. */
+static THREAD_WORD const struct instance *level;
+static THREAD_WORD bool is_running;
+
+static struct afterwards *take_first(void)
+{
+    struct afterwards *last = afterwards_last, *first = last->next;
+    if (first == last)
+        afterwards_last = NULL;
+    else
+        last->next = first->next;
+    return first;
+}
+
+void afterwards_run_all(struct inline_budget *budget)
+{
+    const struct instance *here = instance_executing(), *outer = level;
+    bool was_running = is_running;
+    if (was_running && here == outer)
+        return;
+    mutex_assert_none_held();
+    level = here;
+    is_running = true;
+    while (afterwards_last) {
+        struct afterwards *a = take_first();
+        a->run(a, budget);
+    }
+    level = outer;
+    is_running = was_running;
+}
+
+/* Does a runner call afterwards_run() soon? */
+static bool ends_soon(const struct instance *in)
+{
+    if (!in || in->runner == RUNNER_NONE)
+        return false; /* no execution, or that of a warm-up */
+    return in->runner == RUNNER_CALLER ||
+           execution_is_short(&pull_scheduler_of(in->model)->execution);
+}
+
+void afterwards_post(struct afterwards *a)
+{
+    if (afterwards_last) {
+        a->next = afterwards_last->next;
+        afterwards_last->next = a;
+    } else {
+        a->next = a;
+    }
+    afterwards_last = a;
+    if (!ends_soon(instance_executing()))
+        afterwards_run_all(NULL);
+}
