@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/pbjson.h"
 #include "base/pbtext.h"
+#include "base/pbmsg.h"
 #include "base/status.h"
 #include "core/config/config_priv.h"
 
@@ -347,6 +348,17 @@ const Inference__ModelSequenceBatching *model_config_sequences(const struct mode
 bool model_config_decoupled(const struct model_config *c)
 {
     return c->pb->model_transaction_policy && c->pb->model_transaction_policy->decoupled;
+}
+
+struct status *model_config_set_decoupled(struct model_config *c, bool decoupled)
+{
+    if (!c->pb->model_transaction_policy)
+        c->pb->model_transaction_policy =
+            (void *)pb_new(&c->arena, &inference__model_transaction_policy__descriptor);
+    if (!c->pb->model_transaction_policy)
+        return status_no_memory();
+    c->pb->model_transaction_policy->decoupled = decoupled;
+    return NULL;
 }
 
 NODISCARD static struct status *check_folder(const struct model_config *c,

@@ -251,4 +251,11 @@ const Inference__ModelSequenceBatching *model_config_sequences(const struct mode
 /* model_config_decoupled - may the model send any number of responses per request? */
 bool model_config_decoupled(const struct model_config *c);
 
+/*
+ * model_config_set_decoupled - says so in the configuration, whatever it says itself: that of an
+ * ensemble follows from the models of its steps. Only while the model is loaded.
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *model_config_set_decoupled(struct model_config *c, bool decoupled);
+
 #endif

@@ -399,6 +399,11 @@ struct status *ensemble_scheduler_new(struct model *m, struct scheduler **ret_sc
     struct status *st = make_plan(m, &plan);
     if (st)
         return st;
+    st = model_config_set_decoupled(m->config, ensemble_plan_is_decoupled(plan));
+    if (st) {
+        ensemble_plan_free(plan);
+        return st;
+    }
     struct ensemble_scheduler *es = mem_zalloc(sizeof(*es));
     es->base.ops = &ops;
     es->model = m;

@@ -623,6 +623,7 @@ static void a_response_of_a_decoupled_step_makes_a_wave(void **unused)
     struct asked a;
     set_up_chain(&f, execute_sum, execute_three, execute_sum);
     assert_true(f.whole.model->decoupled);
+    assert_true(model_config_decoupled(f.whole.model->config));
     ask(&a, &f, &by_hand);
     assert_int_equal(a.n_responses, 3);
     for (int i = 0; i < 3; i++) {
