@@ -2,6 +2,10 @@
 """Models that send any number of responses: our repeat and square backends, in both servers, by the C API."""
 
 import json
+import re
+import shutil
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -149,6 +153,16 @@ def test_decoupled_models_are_refused_over_http(tmp_path):
         }
         with urllib.request.urlopen(f"http://{server.url}/v2/models/square/config") as config:
             assert json.load(config)["model_transaction_policy"] == {"decoupled": True}
+
+
+def test_the_python_of_the_page_runs(tmp_path):
+    """docs/decoupled.md: three answers, and the end."""
+    shutil.copytree(write_models(tmp_path / "all") / "square", tmp_path / "models/square")
+    page = (servers.ROOT / "docs/decoupled.md").read_text()
+    with servers.Server(tmp_path / "models", grpc=True) as server:
+        program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace("localhost:8001", server.grpc_url)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (0, "a [3]\n" * 3), done.stderr
 
 
 def counts(statistics):
