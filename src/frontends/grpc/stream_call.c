@@ -260,12 +260,24 @@ static struct sent *sent_new(struct grpc_call *c, struct streamed *r, struct res
     return s;
 }
 
+/* Frees the responses that wait for those of earlier requests, which may yet take long. */
+static void drop_kept(struct streamed *r)
+{
+    struct list *link;
+    while ((link = list_pop(&r->kept))) {
+        struct response *resp = LIST_ENTRY(link, struct response, link);
+        stream_part_of(r->call)->kept_bytes -= count_bytes(resp);
+        drop_response(r, resp);
+    }
+}
+
 static void cancel_stream(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
     for (struct list *link = p->all.next; link != &p->all; link = link->next) {
         struct streamed *r = LIST_ENTRY(link, struct streamed, link);
         stream_flow_end(&r->flow);
+        drop_kept(r);
         if (!r->is_complete)
             request_cancel(&r->request);
     }
@@ -561,7 +573,7 @@ static void take_response(struct streamed *r, struct response *resp, bool is_fin
         drop_response(r, resp);
     } else if (r->is_decoupled) {
         send_response(r, resp, is_final);
-    } else if (resp && is_first(r)) {
+    } else if (resp && (is_first(r) || is_over(c))) {
         send_response(r, resp, true);
     } else if (resp) {
         list_push(&r->kept, &resp->link);
