@@ -813,6 +813,40 @@ static void large_messages_do_not_wait_for_a_helper_that_never_comes(void **stat
     atomic_store(&busy.may_end, true);
 }
 
+/* A long message comes while a helper unpacks the one before it. Its turn is asked for when the
+ * helper has done, outside of a call of the connection. */
+static void a_long_message_comes_while_the_one_before_is_unpacked(void **state)
+{
+    (void)state;
+    enum { LONG = 3 << 20, PACKED = 1 << 20 };
+    AUTO(buf) body = BUF_INIT(16 << 20);
+    uint8_t *bytes = calloc(1, LONG);
+    assert_non_null(bytes);
+    add_packed(&body, model_a, PACKED);
+    size_t n_first = body.size;
+    add_infer(&body, model_a, bytes, LONG);
+    nghttp2_nv fields[] = {h2c_nv("content-type", "application/grpc"), gzip_fields[0]};
+    /* All of a window has come when the helper has done. */
+    struct h2c_stream *s =
+        h2c_request(&client, STREAM, buf_text(&body), body.size, n_first + (200 << 10), fields, 2);
+    h2c_pump(&client);
+    size_t used = h2_used_bytes(&driver);
+    while (s->n_data < PACKED || h2_used_bytes(&driver) < LONG) {
+        loop_iterate(&loop, 10 * NS_PER_MS);
+        h2_flush(&driver); /* as the connection does that is told of output */
+        h2c_read(&client);
+        h2c_collect(&client);
+        client.n_unfed -=
+            h2_feed(&driver, client.wire + client.n_wire - client.n_unfed, client.n_unfed);
+    }
+    assert_true(used < LONG);
+    h2c_allow(&client, s, SIZE_MAX);
+    await_end(s);
+    expect_status(s, "0");
+    assert_int_equal(count_messages(s), 2);
+    free(bytes);
+}
+
 static void calls_end_while_a_helper_has_their_messages(void **state)
 {
     (void)state;
@@ -1230,6 +1264,7 @@ int main(void)
         TEST(messages_are_unpacked_and_answers_packed),
         TEST(large_messages_are_packed_by_helpers),
         TEST(large_messages_do_not_wait_for_a_helper_that_never_comes),
+        TEST(a_long_message_comes_while_the_one_before_is_unpacked),
         TEST(calls_end_while_a_helper_has_their_messages),
         TEST(an_error_follows_the_answers_that_are_packed),
         TEST(a_deadline_ends_the_call),

@@ -203,6 +203,82 @@ static void long_messages_get_memory_in_turn(void **state)
     end_pair(p);
 }
 
+/* Makes a request whose first bytes have come, and whose handler has not asked for its turn. */
+static struct h2c_stream *begin_unasked(struct pair *p, const char *body, size_t n_body)
+{
+    enum { FIRST = 100 };
+    struct h2c_stream *s = h2c_request(&p->c, "/hold", body, n_body, FIRST, none, 0);
+    h2c_pump(&p->c);
+    struct h2_part *part = http2_stream_part(p->d.kept[p->d.n_kept - 1]);
+    assert_int_equal(part->n_body, FIRST);
+    part->n_sized = (uint32_t)n_body;
+    part->n_held = FIRST;
+    return s;
+}
+
+/* As for a message that comes while its call is held, when that ends by an event of the loop. */
+static void a_turn_asked_outside_a_call_is_given(void **state)
+{
+    (void)state;
+    enum { SIZE = 3 << 20 };
+    struct pair *p = begin_pair_with(use_turns, 0);
+    char *body = make_sized(SIZE);
+    p->d.keeps = true;
+
+    /* It is given before the next write, which is asked for. */
+    struct h2c_stream *s = begin_unasked(p, body, SIZE);
+    const struct h2_part *part = http2_stream_part(p->d.kept[0]);
+    unsigned int n_outputs = p->d.n_outputs;
+    http2_stream_await_turn(p->d.kept[0]);
+    assert_false(part->granted);
+    assert_int_equal(p->d.n_outputs, n_outputs + 1);
+    h2_flush(&p->d);
+    assert_true(part->granted);
+    h2c_read(&p->c);
+    h2c_allow(&p->c, s, SIZE - 1);
+    h2c_pump(&p->c);
+    assert_int_equal(get_received(p, s), SIZE - 1);
+
+    /* Behind another one that waits for memory, which the first has. */
+    struct h2c_stream *waits = h2c_request(&p->c, "/sized", body, SIZE, 70000, none, 0);
+    h2c_pump(&p->c);
+    struct h2c_stream *last = begin_unasked(p, body, SIZE);
+    const struct h2_part *waits_part = http2_stream_part(p->d.kept[1]);
+    const struct h2_part *last_part = http2_stream_part(p->d.kept[2]);
+    http2_stream_await_turn(p->d.kept[2]);
+    h2c_pump(&p->c);
+    assert_false(waits_part->granted || last_part->granted);
+    h2c_allow(&p->c, s, SIZE_MAX);
+    h2c_pump(&p->c);
+    assert_true(s->ended);
+    h2_let_go(&p->d);
+    http2_env_give_turns(p->d.env);
+    assert_true(waits_part->granted);
+    assert_false(last_part->granted);
+    h2c_allow(&p->c, waits, SIZE_MAX);
+    h2c_pump(&p->c);
+    check_hash(waits, body, SIZE);
+    http2_env_give_turns(p->d.env);
+    assert_true(last_part->granted);
+    h2c_allow(&p->c, last, SIZE_MAX);
+    h2c_pump(&p->c);
+    assert_int_equal(last->n_data, SIZE);
+
+    /* One that ends before its turn is given does not hold up the next. */
+    struct h2c_stream *gone = begin_unasked(p, body, SIZE);
+    http2_stream_await_turn(p->d.kept[0]);
+    h2c_reset(&p->c, gone, HTTP2_CANCEL);
+    h2c_pump(&p->c);
+    h2_let_go(&p->d);
+    s = h2c_request(&p->c, "/sized", body, SIZE, SIZE_MAX, none, 0);
+    h2c_pump(&p->c);
+    check_hash(s, body, SIZE);
+    h2_let_go(&p->d);
+    assert_int_equal(p->d.memory_left, 5 << 20);
+    free(body);
+    end_pair(p);
+}
+
 /* The window of a connection is refilled for DATA of streams that are gone, and for padding. */
 static void windows_are_refilled_for_lost_bytes(void **state)
 {
@@ -321,6 +397,7 @@ int main(void)
         cmocka_unit_test(no_more_is_granted_than_announced),
         cmocka_unit_test(incomplete_messages_do_not_wait_for_each_other),
         cmocka_unit_test(long_messages_get_memory_in_turn),
+        cmocka_unit_test(a_turn_asked_outside_a_call_is_given),
         cmocka_unit_test(windows_are_refilled_for_lost_bytes),
         cmocka_unit_test(windows_are_refilled_for_padding),
         cmocka_unit_test(a_client_beyond_its_window_is_at_fault),
