@@ -544,14 +544,15 @@ TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *server,
 {
     NEED(server);
     NEED(model_name);
-    return as_status(server_unload_model(to_server(server), model_name));
+    return as_status(server_unload_model(to_server(server), model_name, false));
 }
 
-/* There are no ensembles, so no model is loaded on behalf of another. */
 TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *server,
                                                                 const char *model_name)
 {
-    return TRITONSERVER_ServerUnloadModel(server, model_name);
+    NEED(server);
+    NEED(model_name);
+    return as_status(server_unload_model(to_server(server), model_name, true));
 }
 
 TRITONSERVER_Error *

@@ -187,9 +187,9 @@ static struct status *come_and_go(void *arg)
     if (!st)
         st = server_load_model(s, "whole", both, 2); /* replaces the one that serves */
     assert_true(!st || !serves(s, "new") || serves(s, "whole"));
-    struct status *end = server_unload_model(s, "whole");
+    struct status *end = server_unload_model(s, "whole", false);
     assert_null(end);
-    end = server_unload_model(s, "new");
+    end = server_unload_model(s, "new", false);
     assert_null(end);
     assert_false(serves(s, "whole") || serves(s, "new"));
     end = await_end(s);

@@ -64,7 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(list, n);
     mem_free(list);
     status_free(st);
-    status_free(load_body_check_unload(body, size, &arena));
+    bool with_members;
+    status_free(load_body_read_unload(body, size, &arena, &with_members));
     arena_reset(&arena);
     return 0;
 }

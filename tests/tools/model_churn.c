@@ -172,7 +172,7 @@ static bool is_leaving(struct server *s)
 static void unload_by_name(const struct churn *c, struct model *m)
 {
     model_unref(m);
-    must(server_unload_model(c->server, c->name), "unload");
+    must(server_unload_model(c->server, c->name, false), "unload");
     while (is_leaving(c->server))
         usleep(50);
 }

@@ -266,9 +266,30 @@ void model_flush(struct model *m)
     model_request_ended(m);
 }
 
+/* Returns how many sequences the models of its steps have, of any client. */
+static size_t count_members_open(const struct model *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_members; i++)
+        n += model_n_open(m->members[i]);
+    return n;
+}
+
+/* A request that is still inside may begin a sequence yet. */
+static size_t close_ensemble(struct model *m)
+{
+    atomic_store(&m->is_closing, true);
+    size_t n_open = count_members_open(m);
+    if (n_open == 0)
+        model_stop(m);
+    return n_open;
+}
+
 size_t model_close(struct model *m)
 {
     size_t n_open = 0;
+    if (m->n_members > 0)
+        return close_ensemble(m);
     model_request_begun(m);
     if (!atomic_load(&m->stopping))
         n_open = scheduler_close(m->scheduler);
@@ -280,6 +301,8 @@ size_t model_close(struct model *m)
 
 size_t model_n_open(struct model *m)
 {
+    if (m->n_members > 0)
+        return atomic_load(&m->stopping) ? 0 : count_members_open(m);
     model_request_begun(m);
     size_t n = atomic_load(&m->stopping) ? 0 : scheduler_n_open(m->scheduler);
     model_request_ended(m);

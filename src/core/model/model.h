@@ -118,6 +118,8 @@ struct model {
     atomic_uint pending;      /* … in its scheduler; written under that lock */
     atomic_int bounds;        /* enum model_bounds */
     atomic_bool stopping;     /* no new requests; drained when inflight is 0 */
+    atomic_bool is_closing;   /* of an ensemble: no new requests but those of sequences that have
+                                 begun in one of its members */
 };
 
 void model_ref(struct model *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loading and unloading by name while the server runs (reference/behaviours §13). Each concerns
- * only its own model.
+ * its own model and those that are related to it (group.h).
  */
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/options/server_options.h"
+#include "core/repo/group.h"
 #include "core/repo/override.h"
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
@@ -46,28 +47,13 @@ static struct status *load_files(struct repository *repo, const char *name,
                                  const struct override *o)
 {
     struct source *source;
-    struct repo_model *rm = repository_lock_model(repo, name, NULL);
     struct status *st = source_of_files(name, o->files, o->n_files, &source);
-    if (st) {
-        st = refuse_load(rm->title, st);
-    } else {
-        st = repository_load_model(repo, rm, source, o->config, LOAD_ON_REQUEST);
-        source_unref(source);
-    }
-    repository_unlock_model(repo, rm);
-    return st;
-}
-
-static struct status *load_folder(struct repository *repo, const struct listed_model *pm,
-                                  const char *config)
-{
-    struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
-    repository_move(repo, rm, pm->storage);
-    struct source *source = source_of_folder(pm->storage, pm->folder);
-    struct status *st = repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
-    source_unref(source);
-    repository_unlock_model(repo, rm);
-    return st;
+    if (st)
+        return refuse_load(name, st);
+    struct group *g = group_new(repo, 0);
+    group_load(g, name, NULL, source, o->config, LOAD_ON_REQUEST);
+    group_run(g);
+    return group_end(g);
 }
 
 /* Loads the model from the repository that has it; under namespacing from each. */
@@ -80,11 +66,20 @@ static struct status *load_polled(struct repository *repo, const char *name, con
         repository_log_missing(name);
         st = repository_poll_failure(name);
     }
-    for (size_t i = 0; i < listing.n_models && !st; i++)
-        st = listing.models[i].failure ? repository_poll_failure(name) /* the log has it */
-                                       : load_folder(repo, &listing.models[i], config);
+    struct group *g = group_new(repo, 0);
+    for (size_t i = 0; i < listing.n_models && !st; i++) {
+        const struct listed_model *pm = &listing.models[i];
+        if (pm->failure)
+            st = repository_poll_failure(name); /* the log has it */
+        else
+            group_load(g, name, pm->storage, source_of_folder(pm->storage, pm->folder), config,
+                       LOAD_ON_REQUEST);
+    }
+    if (!st)
+        group_run(g);
     listing_done(&listing);
-    return st;
+    struct status *failed = group_end(g);
+    return st ? st : failed;
 }
 
 struct status *repository_load(struct repository *repo, const char *name,
@@ -104,36 +99,35 @@ struct status *repository_load(struct repository *repo, const char *name,
 
 /* ---- Unloading ------------------------------------------------------------------------------ */
 
-void repository_unload_model(struct repository *repo, struct repo_model *rm)
+struct table_view *repository_unload_locked(struct repository *repo, struct repo_model *rm,
+                                            struct list *retiring, struct composition **ret_gone)
 {
-    struct list retiring = LIST_INIT(retiring);
-    mutex_lock(&repo->mu);
+    mutex_assert_held(&repo->mu);
     for (size_t i = 0; i < rm->n_versions; i++) {
         struct repo_version *rv = &rm->versions[i];
         if (rv->model) {
-            retire_take_locked(repo, rm, rv, &retiring);
+            retire_take_locked(repo, rm, rv, retiring);
             repository_set_state_locked(repo, rv, VERSION_UNLOADING);
         } else if (rv->state != VERSION_UNLOADING) { /* its failure need not be kept */
             repository_set_state_locked(repo, rv, VERSION_UNLOADED);
         }
     }
-    rm->wanted = rm->duplicate = rm->missing = rm->empty = false;
+    rm->wanted = rm->duplicate = rm->missing = rm->empty = rm->is_for_others = false;
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
-    struct table_view *before = repository_publish_locked(repo, rm);
+    mem_free(TAKE(rm->unfit));
+    relations_set(&repo->relations, rm, rm->composition, NULL);
+    *ret_gone = TAKE(rm->composition);
     repository_count_locked(repo, rm, false);
-    mutex_unlock(&repo->mu);
-    table_view_end(&repo->table, before);
-    retire_start(&retiring);
+    return repository_publish_locked(repo, rm);
 }
 
-void repository_unload(struct repository *repo, const char *name)
+void repository_unload(struct repository *repo, const char *name, bool with_members)
 {
-    struct repo_model **list = repository_named(repo, name);
-    for (size_t i = 0; list[i]; i++) {
-        repository_lock_named_model(repo, list[i]);
-        repository_unload_model(repo, list[i]);
-        repository_unlock_model(repo, list[i]);
-    }
-    mem_free(list);
+    struct group *g = group_new(repo, 0);
+    group_unload(g, name);
+    if (with_members)
+        group_unload_members(g);
+    group_run(g);
+    status_free(group_end(g)); /* there is none */
 }

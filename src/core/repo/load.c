@@ -3,13 +3,18 @@
  * Loading one model: its folder is read, then its versions are loaded one after the other.
  *
  *     look      determines the wanted versions, and which of them serve with unchanged files
- *     load      loads the others, each beside the version that serves
+ *     bring up  loads the others, each beside the version that serves
  *     settle    if all were loaded, the new versions replace the old ones at once, and the old
  *               ones are retired; if one has failed, the new ones are dropped, and the old ones
  *               serve on
  *
  * At the start of a server there is nothing to be kept, and a version that fails does not affect
  * others: each serves as soon as it is READY (LOAD_AT_START).
+ *
+ * An ensemble's model has the models of its steps. So an ensemble is brought up anew when one of
+ * these changes, and its old versions can serve on only with the members that they have: if a
+ * member is about to change and the ensemble does not fit the new one, its versions retire in the
+ * hold of the lock in which the member is replaced.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +28,8 @@
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
 #include "core/options/server_options.h"
-#include "core/repo/repository_priv.h"
+#include "core/repo/load_steps.h"
+#include "core/repo/relations.h"
 #include "core/repo/scan.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
@@ -46,9 +52,19 @@ struct load {
     enum load_reason reason;
 
     struct fingerprint seen;
+    struct scanned_model scanned;
     size_t n;
     struct wanted_version *wanted; /* ascending */
+    bool is_due;                   /* there are versions to be brought up */
+    bool follows;                  /* with the configuration that the ensemble has already */
     bool failed;                   /* one of the loads has failed */
+    bool keeps_old;                /* … then the versions that serve now may go on */
+    char *unfit;                   /* why the ensemble does not fit its members, or NULL */
+    struct model *const *members;  /* by step, of an ensemble that fits; borrowed */
+    struct status *error;          /* for the client */
+
+    struct list retiring;      /* from load_settle_locked() to load_settled() */
+    struct table_view *before; /* likewise: the view that was replaced */
 };
 
 static bool is_stopping(const struct repository *repo)
@@ -56,9 +72,31 @@ static bool is_stopping(const struct repository *repo)
     return atomic_load_explicit(&repo->stopping, memory_order_relaxed);
 }
 
+/* Reads the configuration that an ensemble has already. */
+static struct status *scan_composition(const struct load *l, struct scanned_model *ret_scanned)
+{
+    const struct composition *c = l->rm->composition;
+    struct scanned_model sm = {0};
+    struct status *st = model_config_parse_json(c->config, strlen(c->config), &sm.config);
+    struct config_facts facts = scan_facts(l->rm->name, &sm, l->repo->options);
+    if (!st)
+        st = model_config_prepare(sm.config, &facts);
+    if (st) {
+        scanned_model_done(&sm);
+        return st;
+    }
+    sm.n_versions = c->n_versions;
+    sm.versions = mem_alloc((c->n_versions + 1) * sizeof(*sm.versions));
+    memcpy(sm.versions, c->versions, c->n_versions * sizeof(*sm.versions));
+    *ret_scanned = sm;
+    return NULL;
+}
+
 static struct status *scan_source(const struct load *l, bool quiet,
                                   struct scanned_model *ret_scanned)
 {
+    if (l->follows)
+        return scan_composition(l, ret_scanned);
     return scan_model(l->rm->name, l->source->storage, l->source->folder, l->config,
                       l->repo->options, quiet, ret_scanned);
 }
@@ -93,15 +131,17 @@ static bool is_up_to_date(const struct load *l)
            fingerprint_same(&rm->seen, &l->seen);
 }
 
-static void note_wanted(struct load *l, const struct scanned_model *scanned)
+static void note_wanted(struct load *l)
 {
+    const struct scanned_model *scanned = &l->scanned;
     l->n = scanned->n_versions;
     l->wanted = mem_zalloc((l->n + 1) * sizeof(*l->wanted));
     for (size_t i = 0; i < l->n; i++) {
         int64_t version = scanned->versions[i];
         const struct repo_version *rv = find_version_row(l->rm, version);
         l->wanted[i].version = version;
-        l->wanted[i].stays = is_served_from_source(l, rv) && !l->config && !l->rm->overridden &&
+        l->wanted[i].stays = !l->follows && is_served_from_source(l, rv) && !l->config &&
+                             !l->rm->overridden &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
 }
@@ -139,14 +179,15 @@ static void note_loading(struct load *l)
 /* ---- Load ------------------------------------------------------------------------------------ */
 
 /* Tries the load as often as the options allow; takes the contents of scanned. */
-static struct status *try_to_load(const struct load *l, int64_t version,
-                                  struct scanned_model *scanned, struct model **ret_model)
+static struct status *try_to_load(struct load *l, int64_t version, struct model **ret_model)
 {
     struct repository *repo = l->repo;
+    struct scanned_model *scanned = &l->scanned;
     for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
         struct config_facts facts = scan_facts(l->rm->name, scanned, repo->options);
-        struct status *st = model_load(repo->services, repo->backends, l->rm->name, version,
-                                       l->source, TAKE(scanned->config), &facts, NULL, ret_model);
+        struct status *st =
+            model_load(repo->services, repo->backends, l->rm->name, version, l->source,
+                       TAKE(scanned->config), &facts, l->members, ret_model);
         scanned_model_done(scanned);
         if (!st || retries_left == 0 || is_stopping(repo))
             return st;
@@ -171,19 +212,19 @@ static void replace_locked(struct load *l, struct wanted_version *w, struct list
     repository_set_state_locked(l->repo, rv, VERSION_READY);
 }
 
-static void load_version(struct load *l, struct wanted_version *w, struct scanned_model *scanned)
+static void load_version(struct load *l, struct wanted_version *w)
 {
     struct repository *repo = l->repo;
     struct status *st = NULL;
     if (is_stopping(repo))
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
-    else if (!scanned->config) /* each version completes a configuration of its own */
-        st = scan_source(l, true, scanned);
+    else if (!l->scanned.config) /* each version completes a configuration of its own */
+        st = scan_source(l, true, &l->scanned);
     if (!st)
         st = source_fetch(l->source); /* only now: an unchanged model is not fetched */
     if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
-        st = try_to_load(l, w->version, scanned, &w->fresh);
+        st = try_to_load(l, w->version, &w->fresh);
     }
     if (st) {
         w->failure = status_reason(st);
@@ -218,16 +259,91 @@ static void publish_one(struct load *l, struct wanted_version *w)
     table_view_end(&l->repo->table, before);
 }
 
-static void load_versions(struct load *l, struct scanned_model *scanned)
+/* Ends models that never served. */
+static void drop_fresh(struct load *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        struct wanted_version *w = &l->wanted[i];
+        if (!w->fresh)
+            continue;
+        model_stop(w->fresh);
+        model_unload(w->fresh, l->repo->backends);
+        model_unref(TAKE(w->fresh));
+        repository_log_unloaded(l->rm, w->version);
+    }
+}
+
+static void load_versions(struct load *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         struct wanted_version *w = &l->wanted[i];
         if (w->stays)
             continue;
-        load_version(l, w, scanned);
+        load_version(l, w);
         if (l->reason == LOAD_AT_START)
             publish_one(l, w);
     }
+    if (l->failed)
+        drop_fresh(l);
+}
+
+/* The versions cannot be brought up with the members that there are. */
+static void note_misfit(struct load *l, struct status *unfit)
+{
+    l->failed = true;
+    l->unfit = mem_strdup(status_message(unfit));
+    for (size_t i = 0; i < l->n; i++)
+        l->wanted[i].failure = status_reason(unfit);
+    log_error("failed to load '%s': %s", l->rm->title, l->unfit);
+    status_free(unfit);
+}
+
+void load_bring_up(struct load *l)
+{
+    l->keeps_old = true;
+    note_loading(l);
+    load_versions(l);
+}
+
+void load_bring_up_ensemble(struct load *l, struct model *const *members, struct status *unfit,
+                            bool keeps_old)
+{
+    l->keeps_old = keeps_old;
+    for (size_t i = 0; i < l->n && !keeps_old; i++)
+        l->wanted[i].stays = false;
+    note_loading(l);
+    if (unfit) {
+        note_misfit(l, unfit);
+        return;
+    }
+    l->members = members;
+    load_versions(l);
+    l->members = NULL;
+}
+
+/* The version that serves now, or the highest one. */
+static struct model *version_now(const struct repo_model *rm, int64_t version)
+{
+    struct model *found = NULL;
+    for (size_t i = 0; i < rm->n_versions; i++) {
+        const struct repo_version *rv = &rm->versions[i];
+        if (rv->model && (version == CONCH_VERSION_LATEST || rv->version == version))
+            found = rv->model;
+    }
+    return found;
+}
+
+struct model *load_version_after(const struct load *l, int64_t version)
+{
+    struct model *found = NULL;
+    if (!l->is_due || (l->failed && l->keeps_old))
+        return version_now(l->rm, version);
+    for (size_t i = 0; i < l->n && !l->failed; i++) {
+        const struct wanted_version *w = &l->wanted[i];
+        if (version == CONCH_VERSION_LATEST || w->version == version)
+            found = w->fresh ? w->fresh : version_now(l->rm, w->version);
+    }
+    return found;
 }
 
 /* ---- Settle ---------------------------------------------------------------------------------- */
@@ -271,70 +387,116 @@ static void keep_fingerprint(struct load *l)
     l->seen = (struct fingerprint){0};
 }
 
-static void commit_load(struct load *l)
+static void commit_locked(struct load *l)
 {
     struct repo_model *rm = l->rm;
-    struct list retiring = LIST_INIT(retiring);
-    mutex_lock(&l->repo->mu);
     for (size_t i = 0; i < l->n; i++) {
         if (l->wanted[i].fresh)
-            replace_locked(l, &l->wanted[i], &retiring);
+            replace_locked(l, &l->wanted[i], &l->retiring);
     }
-    drop_others_locked(l, &retiring);
+    drop_others_locked(l, &l->retiring);
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
-    struct table_view *before = repository_publish_locked(l->repo, rm); /* the swap … */
-    repository_count_locked(l->repo, rm, false); /* … without which the server is not ready */
-    mutex_unlock(&l->repo->mu);
-    table_view_end(&l->repo->table, before);
-    keep_fingerprint(l);
-    rm->lacks_versions = false;
-    rm->overridden = l->config != NULL;
-    log_info("successfully loaded '%s'", rm->title);
-    retire_start(&retiring);
+    mem_free(TAKE(rm->unfit));
+    l->before = repository_publish_locked(l->repo, rm); /* the swap … */
+    repository_count_locked(l->repo, rm, false);        /* … else the server is not ready */
 }
 
-static void roll_back_load(struct load *l)
+/* The old version does not fit its members either, as they will be from now on. */
+static void retire_unfit_locked(struct load *l, struct repo_version *rv, const char *failure)
+{
+    retire_take_locked(l->repo, l->rm, rv, &l->retiring);
+    repository_set_failed_locked(l->repo, rv, failure);
+}
+
+/* Returns why the version does not follow its members. */
+static const char *find_failure(const struct load *l, int64_t version)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->wanted[i].failure && l->wanted[i].version == version)
+            return l->wanted[i].failure;
+    }
+    return l->unfit ? l->unfit : "another version of the model could not be loaded";
+}
+
+static void roll_back_locked(struct load *l)
 {
     struct repo_model *rm = l->rm;
     bool keeps_from_ready = false;
-    for (size_t i = 0; i < l->n; i++) {
-        struct wanted_version *w = &l->wanted[i];
-        if (!w->fresh)
-            continue;
-        model_stop(w->fresh);
-        model_unload(w->fresh, l->repo->backends);
-        model_unref(TAKE(w->fresh));
-        repository_log_unloaded(rm, w->version);
+    for (size_t i = 0; i < rm->n_versions && !l->keeps_old; i++) {
+        if (rm->versions[i].model)
+            retire_unfit_locked(l, &rm->versions[i], find_failure(l, rm->versions[i].version));
     }
-    mutex_lock(&l->repo->mu);
     for (size_t i = 0; i < l->n; i++) {
         struct repo_version *rv = find_version_row(rm, l->wanted[i].version);
         if (l->wanted[i].failure)
             note_failure_locked(l, &l->wanted[i]);
-        else if (!rv->model)
+        else if (!rv->model && rv->state != VERSION_FAILED)
             repository_set_state_locked(l->repo, rv, VERSION_UNLOADED);
         keeps_from_ready |= !rv->model;
     }
     rm->stage = REPO_SETTLED;
-    struct table_view *before = repository_publish_locked(l->repo, rm);
-    repository_count_locked(l->repo, rm, keeps_from_ready);
-    mutex_unlock(&l->repo->mu);
-    table_view_end(&l->repo->table, before);
-    rm->lacks_versions = true;
-    if (l->reason == LOAD_AT_START) /* the versions that could be loaded serve */
+    mem_free(rm->unfit);
+    rm->unfit = l->unfit ? mem_strdup(l->unfit) : NULL;
+    l->before = repository_publish_locked(l->repo, rm);
+    /* An ensemble that a change of a member has ended is as one that was unloaded, in that. */
+    repository_count_locked(l->repo, rm, keeps_from_ready && l->reason != LOAD_FOR_MEMBER);
+}
+
+void load_settle_locked(struct load *l)
+{
+    mutex_assert_held(&l->repo->mu);
+    if (!l->is_due)
+        return;
+    if (l->failed)
+        roll_back_locked(l);
+    else
+        commit_locked(l);
+}
+
+/* What a later load, or round of mode poll, need not do again. */
+static void note_settled(struct load *l)
+{
+    struct repo_model *rm = l->rm;
+    if (l->follows)
+        return;
+    rm->lacks_versions = l->failed && !l->unfit;
+    if (!l->failed)
+        rm->overridden = l->config != NULL;
+    /* At the start the versions that could be loaded serve; what does not fit its members is tried
+     * again when these change. */
+    if (!l->failed || l->unfit || l->reason == LOAD_AT_START)
         keep_fingerprint(l);
 }
 
-/* reference/behaviours §13.4: a line for each version that failed. */
-static struct status *describe_failed_versions(const struct load *l)
+void load_settled(struct load *l)
 {
-    AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES);
+    if (!l->is_due)
+        return;
+    table_view_end(&l->repo->table, TAKE(l->before));
+    note_settled(l);
+    if (!l->failed)
+        log_info("successfully loaded '%s'", l->rm->title);
+    retire_start(&l->retiring);
+}
+
+void load_add_failures(const struct load *l, struct buf *out)
+{
     for (size_t i = 0; i < l->n; i++) {
         if (l->wanted[i].failure)
-            buf_addf(&text, "version %lld is at %s state: %s;", (long long)l->wanted[i].version,
+            buf_addf(out, "version %lld is at %s state: %s;", (long long)l->wanted[i].version,
                      version_state_name(VERSION_FAILED), l->wanted[i].failure);
     }
+}
+
+/* reference/behaviours §13.4, §27.2 */
+static struct status *describe_failure(const struct load *l)
+{
+    AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES);
+    if (l->unfit)
+        buf_adds(&text, l->unfit);
+    else
+        load_add_failures(l, &text);
     return status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n", l->rm->name,
                       buf_text(&text));
 }
@@ -387,59 +549,136 @@ static void note_unreadable(struct load *l, struct status *st, bool is_empty)
     status_free(st);
 }
 
-static struct status *scan_and_load(struct load *l, struct scanned_model *scanned)
+/* Notes what the books have of an ensemble; for other models they have nothing. */
+static void note_composition(struct load *l)
 {
     struct repo_model *rm = l->rm;
-    struct status *st = scan_source(l, false, scanned);
-    if (st) {
-        listing_log_failure(rm->title, st);
-        note_unreadable(l, st, false);
-        return repository_poll_failure(rm->name);
-    }
-    if (scanned->n_versions == 0) {
-        st = status_new(STATUS_INVALID_ARG,
-                        "at least one version must be available under the version policy of "
-                        "model '%s'",
-                        rm->name);
-        log_error("failed to load model '%s': %s", rm->title, status_message(st));
-        struct status *named = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n",
-                                          rm->name, status_message(st));
-        note_unreadable(l, st, true);
-        return named;
-    }
+    struct composition *before = rm->composition;
+    struct composition *now =
+        composition_new(l->scanned.config, l->scanned.versions, l->scanned.n_versions, l->source);
+    mutex_lock(&l->repo->mu);
+    rm->composition = now;
+    relations_set(&l->repo->relations, rm, before, now);
+    mutex_unlock(&l->repo->mu);
+    composition_free(before);
+}
+
+static struct status *refuse_unreadable(struct load *l, struct status *st)
+{
+    listing_log_failure(l->rm->title, st);
+    note_unreadable(l, st, false);
+    return repository_poll_failure(l->rm->name);
+}
+
+static struct status *refuse_empty(struct load *l)
+{
+    const char *name = l->rm->name;
+    struct status *st = status_new(STATUS_INVALID_ARG,
+                                   "at least one version must be available under the version "
+                                   "policy of model '%s'",
+                                   name);
+    log_error("failed to load model '%s': %s", l->rm->title, status_message(st));
+    struct status *named = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n", name,
+                                      status_message(st));
+    note_unreadable(l, st, true);
+    return named;
+}
+
+/* Forgets what an earlier look has found. */
+static void reset_look(struct load *l)
+{
+    scanned_model_done(&l->scanned);
+    for (size_t i = 0; i < l->n; i++)
+        mem_free(l->wanted[i].failure);
+    mem_free(TAKE(l->wanted));
+    l->n = 0;
+    status_free(TAKE(l->error));
+}
+
+static bool look(struct load *l, bool quiet)
+{
+    struct repo_model *rm = l->rm;
+    struct status *st = scan_source(l, quiet, &l->scanned);
+    if (st)
+        l->error = refuse_unreadable(l, st);
+    else if (l->scanned.n_versions == 0)
+        l->error = refuse_empty(l);
+    if (l->error)
+        return false;
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_LOADING;
     rm->wanted = true;
     rm->empty = rm->duplicate = rm->missing = false;
     mutex_unlock(&l->repo->mu);
-    note_wanted(l, scanned);
-    note_loading(l);
-    load_versions(l, scanned);
-    if (!l->failed) {
-        commit_load(l);
-        return NULL;
-    }
-    roll_back_load(l);
-    return describe_failed_versions(l);
+    if (!l->follows && (rm->composition || model_config_is_ensemble(l->scanned.config)))
+        note_composition(l);
+    note_wanted(l);
+    l->is_due = true;
+    return true;
 }
 
-struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
-                                     struct source *source, const char *config,
-                                     enum load_reason reason)
+struct load *load_new(struct repository *repo, struct repo_model *rm, struct source *source,
+                      const char *config, enum load_reason reason)
 {
-    struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .reason = reason};
-    struct scanned_model scanned = {0};
-    struct status *st = NULL;
+    struct load *l = mem_zalloc(sizeof(*l));
+    l->repo = repo;
+    l->rm = rm;
+    l->source = source;
+    l->config = config;
+    l->reason = reason;
+    list_init(&l->retiring);
+    return l;
+}
+
+bool load_look(struct load *l, bool quiet)
+{
+    reset_look(l);
+    fingerprint_done(&l->seen);
     /* A configuration of a request holds until the folder changes (reference/behaviours §13.6);
      * files of a request lie elsewhere. */
-    if (!source->temporary_root && repo->options->control_mode != CONTROL_NONE)
-        l.seen = fingerprint_take(source->storage, source->folder);
-    if (!is_up_to_date(&l))
-        st = scan_and_load(&l, &scanned);
-    scanned_model_done(&scanned);
-    fingerprint_done(&l.seen);
-    for (size_t i = 0; i < l.n; i++)
-        mem_free(l.wanted[i].failure);
-    mem_free(l.wanted);
+    if (!l->source->temporary_root && l->repo->options->control_mode != CONTROL_NONE)
+        l->seen = fingerprint_take(l->source->storage, l->source->folder);
+    return !is_up_to_date(l) && look(l, quiet);
+}
+
+bool load_follow(struct load *l)
+{
+    struct status *before = TAKE(l->error);
+    l->follows = true;
+    l->source = l->rm->composition->source;
+    reset_look(l);
+    bool is_due = look(l, true);
+    if (before) { /* the client asked for a load of the folder */
+        status_free(l->error);
+        l->error = before;
+    }
+    return is_due;
+}
+
+bool load_is_due(const struct load *l)
+{
+    return l->is_due;
+}
+
+const char *load_unfit(const struct load *l)
+{
+    return l->unfit;
+}
+
+const struct model_config *load_ensemble(const struct load *l)
+{
+    bool is_one = l->is_due && l->scanned.config && model_config_is_ensemble(l->scanned.config);
+    return is_one ? l->scanned.config : NULL;
+}
+
+struct status *load_end(struct load *l)
+{
+    struct status *st = TAKE(l->error);
+    if (!st && l->failed)
+        st = describe_failure(l);
+    reset_look(l);
+    fingerprint_done(&l->seen);
+    mem_free(l->unfit);
+    mem_free(l);
     return st;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mode poll: the server serves what the repositories hold (reference/behaviours §13.14). Each round
- * lists them, examines the folders of all models, and does the necessary:
+ * lists them, examines the folders of all models, and does the necessary in one group (group.h):
  *
  *     a folder that is gone, or that two repositories have         its model is unloaded
  *     a folder that is new, or changed since it was loaded         … is loaded, several at a time
@@ -15,18 +15,17 @@
 #include "base/search.h"
 #include "base/status.h"
 #include "core/options/server_options.h"
+#include "core/repo/group.h"
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
-#include "core/threads/load_slot.h"
 
 enum { MAX_REMEMBERED = 1000 };
 
 struct round {
     struct repository *repo;
     struct listing listing;
-    size_t n_stale;
-    struct listed_model **stale; /* of listing: to be loaded */
+    struct group *group; /* all that is to be done */
 };
 
 /* ---- Folders that are gone ------------------------------------------------------------------- */
@@ -74,27 +73,38 @@ static void unload_gone(const struct round *r)
      * and disappear for ever must not fill the memory, so beyond a number some are forgotten. */
     struct repo_model **gone = find_gone(r);
     for (size_t i = 0; gone[i]; i++) {
-        repository_lock_named_model(r->repo, gone[i]);
-        if (i >= MAX_REMEMBERED)
-            repository_move(r->repo, gone[i], NULL); /* the catalog drops it after its end */
-        repository_unload_model(r->repo, gone[i]);
-        repository_unlock_model(r->repo, gone[i]);
+        if (i < MAX_REMEMBERED)
+            continue;
+        repository_move(r->repo, gone[i], NULL); /* the catalog drops it after its end */
     }
+    for (size_t i = 0; gone[i]; i++)
+        group_unload_model(r->group, gone[i]);
     mem_free(gone);
 }
 
 /* ---- Folders that have changed --------------------------------------------------------------- */
+
+/* Several repositories have it now: none is served. */
+static void unload_duplicate(struct repository *repo, const struct listed_model *pm)
+{
+    struct group *g = group_new(repo, 0);
+    log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
+    group_unload(g, pm->name);
+    group_run(g);
+    status_free(group_end(g)); /* there is none */
+}
 
 /* Notes a folder that must not be served. The versions that serve go on, unless two repositories
  * have the model. */
 static void note_unfit(struct repository *repo, const struct listed_model *pm)
 {
     struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
+    bool is_new = pm->duplicate && !rm->duplicate;
+    repository_unlock_model(repo, rm);
+    if (is_new)
+        unload_duplicate(repo, pm);
+    rm = repository_lock_model(repo, pm->name, pm->storage);
     repository_move(repo, rm, pm->storage);
-    if (pm->duplicate && !rm->duplicate) {
-        log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
-        repository_unload_model(repo, rm);
-    }
     mutex_lock(&repo->mu);
     repository_is_unfit_locked(repo, rm, pm->failure);
     rm->duplicate = pm->duplicate;
@@ -102,10 +112,11 @@ static void note_unfit(struct repository *repo, const struct listed_model *pm)
     repository_unlock_model(repo, rm);
 }
 
+/* What does not fit its members is tried again when these change. */
 static bool is_stale(struct repository *repo, const struct listed_model *pm)
 {
     struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
-    bool serves = false;
+    bool serves = rm->unfit != NULL;
     repository_move(repo, rm, pm->storage);
     for (size_t i = 0; i < rm->n_versions; i++)
         serves |= rm->versions[i].model != NULL;
@@ -116,37 +127,23 @@ static bool is_stale(struct repository *repo, const struct listed_model *pm)
     return stale;
 }
 
-static void load_stale(void *arg, size_t i)
-{
-    const struct round *r = arg;
-    const struct listed_model *pm = r->stale[i];
-    if (atomic_load_explicit(&r->repo->stopping, memory_order_relaxed))
-        return;
-    struct repo_model *rm = repository_lock_model(r->repo, pm->name, pm->storage);
-    repository_move(r->repo, rm, pm->storage);
-    struct source *source = source_of_folder(pm->storage, pm->folder);
-    status_free(
-        repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL)); /* the log has it */
-    source_unref(source);
-    repository_unlock_model(r->repo, rm);
-}
-
 void repository_poll(struct repository *repo)
 {
-    struct round r = {.repo = repo};
+    struct round r = {.repo = repo, .group = group_new(repo, repo->options->load_threads)};
     listing_of_roots(repository_roots(repo), repo->options, true, &r.listing);
     if (r.listing.n_unlisted > 0)
         log_error("%zu model repositories cannot be listed", r.listing.n_unlisted);
     unload_gone(&r);
-    r.stale = mem_zalloc((r.listing.n_models + 1) * sizeof(struct listed_model *));
     for (size_t i = 0; i < r.listing.n_models && !atomic_load(&repo->stopping); i++) {
-        struct listed_model *pm = &r.listing.models[i];
+        const struct listed_model *pm = &r.listing.models[i];
         if (pm->failure)
             note_unfit(repo, pm);
         else if (is_stale(repo, pm))
-            r.stale[r.n_stale++] = pm;
+            group_load(r.group, pm->name, pm->storage, source_of_folder(pm->storage, pm->folder),
+                       NULL, LOAD_ON_POLL);
     }
-    load_in_parallel("model-load", repo->options->load_threads, r.n_stale, load_stale, &r);
-    mem_free(r.stale);
+    if (!atomic_load(&repo->stopping))
+        group_run(r.group);
+    status_free(group_end(r.group)); /* the log has it */
     listing_done(&r.listing);
 }

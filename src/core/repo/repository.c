@@ -11,6 +11,7 @@
 #include "core/repo/repository_priv.h"
 #include "core/threads/load_slot.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -42,6 +43,7 @@ struct repository *repository_new(const struct model_services *services,
     table_init(&repo->table);
     mutex_init(&repo->mu, REPOSITORY_LEVEL, "repository.mu");
     cond_init(&repo->changed);
+    relations_init(&repo->relations);
     list_init(&repo->retiring);
     return repo;
 }
@@ -66,6 +68,7 @@ void repository_free(struct repository *repo)
     for (size_t i = 0; i < repo->n_models; i++)
         repository_model_free(repo->models[i]);
     mem_free(repo->models);
+    relations_done(&repo->relations);
     roots_unref(repo->roots);
     cond_done(&repo->changed);
     mutex_done(&repo->mu);
@@ -100,6 +103,8 @@ void repository_model_free(struct repo_model *rm)
         mem_free(rm->versions[i].failure);
     mem_free(rm->versions);
     mem_free(rm->failure);
+    mem_free(rm->unfit);
+    composition_free(rm->composition);
     fingerprint_done(&rm->seen);
     storage_unref(rm->storage);
     mem_free(rm->title);
@@ -166,35 +171,51 @@ static void await_ticket_locked(struct repository *repo, struct repo_model *rm)
         cond_wait(&repo->changed, &repo->mu);
 }
 
-struct repo_model *repository_lock_model(struct repository *repo, const char *name,
-                                         struct storage *storage)
+struct repo_model *repository_find_or_add_locked(struct repository *repo, const char *name,
+                                                 struct storage *storage)
 {
-    mutex_lock(&repo->mu);
     struct repo_model *rm = find_model_locked(repo, name, storage);
+    mutex_assert_held(&repo->mu);
     if (!rm) {
         rm = repository_model_new(repo, name, storage);
         rm->stage = REPO_SETTLED;
         insert_model_locked(repo, rm);
     }
+    return rm;
+}
+
+struct repo_model *repository_lock_model(struct repository *repo, const char *name,
+                                         struct storage *storage)
+{
+    mutex_lock(&repo->mu);
+    struct repo_model *rm = repository_find_or_add_locked(repo, name, storage);
     rm->n_users++;
     await_ticket_locked(repo, rm);
     mutex_unlock(&repo->mu);
     return rm;
 }
 
-struct repo_model **repository_named(struct repository *repo, const char *name)
+struct repo_model **repository_named_locked(const struct repository *repo, const char *name,
+                                            size_t *ret_n)
 {
-    mutex_lock(&repo->mu);
     size_t first = find_position_locked(repo, name), n = 0;
+    mutex_assert_held(&repo->mu);
     while (is_model_named(repo, first + n, name))
         n++;
-    struct repo_model **list = mem_zalloc((n + 1) * sizeof(struct repo_model *));
+    *ret_n = n;
+    return &repo->models[first];
+}
+
+struct repo_model *repository_member_locked(const struct repository *repo,
+                                            const struct repo_model *ensemble, const char *name)
+{
+    size_t n;
+    struct repo_model **named = repository_named_locked(repo, name, &n);
     for (size_t i = 0; i < n; i++) {
-        list[i] = repo->models[first + i];
-        list[i]->n_users++;
+        if (storage_compare(named[i]->storage, ensemble->storage) == 0)
+            return named[i];
     }
-    mutex_unlock(&repo->mu);
-    return list;
+    return n == 1 ? named[0] : NULL;
 }
 
 void repository_lock_named_model(struct repository *repo, struct repo_model *rm)
@@ -230,6 +251,7 @@ void repository_drop_user_and_unlock(struct repository *repo, struct repo_model 
     bool forgotten = is_forgotten_locked(repo, rm);
     if (forgotten) {
         remove_model_locked(repo, rm);
+        relations_set(&repo->relations, rm, rm->composition, NULL);
         if (rm->entry) /* no request finds it any more; meanwhile another model may get its name */
             before = table_set(rm->entry, table_view_new(0));
     }
@@ -428,28 +450,120 @@ bool repository_is_stopping(const struct repository *repo)
     return atomic_load(&repo->stopping);
 }
 
+/* ---- The stop -------------------------------------------------------------------------------- */
+
+/*
+ * Each request of an ensemble goes to its members step by step. So the stop goes from the outside
+ * to the inside: a model is closed when no ensemble that has it as a member can send it a request
+ * any more. Retired ensembles count: requests that found them go on.
+ */
+
+/* Is the ensemble done with its members? */
+static bool is_drained(const struct model *m)
+{
+    return atomic_load(&m->stopping) && model_inflight(m) == 0;
+}
+
+/* The members of ensembles that are not drained: addresses, ascending, to be compared only. */
+struct held {
+    size_t n, capacity;
+    const struct model **list;
+};
+
+static void hold_members(struct held *h, const struct model *ensemble)
+{
+    if (ensemble->n_members == 0 || is_drained(ensemble))
+        return;
+    if (h->n + ensemble->n_members > h->capacity) {
+        h->capacity = 2 * h->capacity + ensemble->n_members;
+        h->list = mem_realloc(h->list, h->capacity * sizeof(const struct model *));
+    }
+    for (size_t i = 0; i < ensemble->n_members; i++)
+        h->list[h->n++] = ensemble->members[i];
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t) * (const struct model *const *)a;
+    uintptr_t y = (uintptr_t) * (const struct model *const *)b;
+    return (x > y) - (x < y);
+}
+
+static bool is_held(const struct held *h, const struct model *m)
+{
+    return h->n > 0 && bsearch(&m, h->list, h->n, sizeof(m), compare_addresses);
+}
+
+static struct held hold_all_members(struct repository *repo)
+{
+    struct held h = {0};
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = repo->models[i];
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            if (rm->versions[j].model)
+                hold_members(&h, rm->versions[j].model);
+        }
+    }
+    LIST_FOR_EACH (link, &repo->retiring)
+        hold_members(&h, LIST_ENTRY(link, struct retiring_model, link)->model);
+    mutex_unlock(&repo->mu);
+    if (h.n > 0)
+        qsort(h.list, h.n, sizeof(const struct model *), compare_addresses);
+    return h;
+}
+
+/* Retiring models refuse new requests; they have no wait left, and their lock must not be taken
+ * here. */
+static void stop_retiring(struct repository *repo, const struct held *h)
+{
+    mutex_lock(&repo->mu);
+    LIST_FOR_EACH (link, &repo->retiring) {
+        struct model *m = LIST_ENTRY(link, struct retiring_model, link)->model;
+        if (!is_held(h, m))
+            model_note_stopping(m);
+    }
+    mutex_unlock(&repo->mu);
+}
+
+/* Closes the models that no ensemble holds; returns how many of them refuse all requests only now:
+ * their members may be next. */
+static size_t close_outer(struct repository *repo, struct model *const *models)
+{
+    struct held h = hold_all_members(repo);
+    size_t n = 0;
+    for (size_t i = 0; models[i]; i++) {
+        if (atomic_load(&models[i]->stopping) || is_held(&h, models[i]))
+            continue;
+        model_close(models[i]);
+        n += atomic_load(&models[i]->stopping);
+    }
+    stop_retiring(repo, &h);
+    mem_free(h.list);
+    return n;
+}
+
 void repository_stop(struct repository *repo)
 {
     repository_stop_loading(repo);
     struct model **models = repository_ready_models(repo);
-    for (size_t i = 0; models[i]; i++)
-        model_close(models[i]);
+    while (close_outer(repo, models) > 0)
+        ;
     repository_unref_models(models);
-    /* Retiring models have no wait left; their lock must not be taken here. */
-    mutex_lock(&repo->mu);
-    LIST_FOR_EACH (link, &repo->retiring)
-        model_note_stopping(LIST_ENTRY(link, struct retiring_model, link)->model);
-    mutex_unlock(&repo->mu);
 }
 
-/* Lets the model's sequences go on, or cuts them off. */
-static size_t close_or_stop_model(struct model *m, bool waits, bool log_it)
+/* Requests have no time left. */
+static void stop_all(struct repository *repo, struct model *const *models)
 {
-    if (!waits) {
-        model_stop(m);
-        return 0;
-    }
-    size_t n_open = model_close(m);
+    const struct held none = {0};
+    for (size_t i = 0; models[i]; i++)
+        model_stop(models[i]);
+    stop_retiring(repo, &none);
+}
+
+static size_t count_open_model(struct model *m, bool log_it)
+{
+    size_t n_open = model_n_open(m);
     if (n_open && log_it)
         log_info("Model '%s' (version %s) has %zu sequences that have not ended", m->name,
                  m->version_text, n_open);
@@ -496,8 +610,12 @@ size_t repository_inflight(struct repository *repo, bool log_them, bool waits, s
     size_t n = 0;
     struct model **models = repository_ready_models(repo);
     *ret_open = 0;
+    if (!waits)
+        stop_all(repo, models);
+    while (waits && close_outer(repo, models) > 0)
+        ;
     for (size_t i = 0; models[i]; i++) {
-        *ret_open += close_or_stop_model(models[i], waits, log_them);
+        *ret_open += count_open_model(models[i], log_them);
         n += count_inflight_model(models[i], log_them);
     }
     repository_unref_models(models);
@@ -518,14 +636,20 @@ void repository_log_missing(const char *name)
     log_error("failed to poll model '%s': model not found in any model repository.", name);
 }
 
+struct unload_round {
+    struct repository *repo;
+    bool of_ensembles; /* they keep their members, so they are unloaded first */
+};
+
 static void unload_versions(void *arg, size_t i)
 {
-    struct repository *repo = arg;
+    const struct unload_round *round = arg;
+    struct repository *repo = round->repo;
     struct repo_model *rm = repo->models[i];
     for (size_t j = 0; j < rm->n_versions; j++) {
         struct repo_version *rv = &rm->versions[j];
         struct model *m = rv->model;
-        if (!m)
+        if (!m || (m->n_members > 0) != round->of_ensembles)
             continue;
         repository_set_state(repo, rv, VERSION_UNLOADING);
         model_unload(m, repo->backends);
@@ -545,6 +669,9 @@ void repository_unload_all(struct repository *repo)
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* freed with the table */
-    load_in_parallel("model-unload", repo->options->load_threads, repo->n_models, unload_versions,
-                     repo);
+    for (int ensembles = 1; ensembles >= 0; ensembles--) {
+        struct unload_round round = {.repo = repo, .of_ensembles = ensembles};
+        load_in_parallel("model-unload", repo->options->load_threads, repo->n_models,
+                         unload_versions, &round);
+    }
 }

@@ -65,7 +65,7 @@ NODISCARD struct status *repository_load_all(struct repository *repo);
 NODISCARD struct status *repository_load(struct repository *repo, const char *name,
                                          const struct load_parameter *parameters,
                                          size_t n_parameters);
-void repository_unload(struct repository *repo, const char *name);
+void repository_unload(struct repository *repo, const char *name, bool with_members);
 
 /* See server_register_repository() and server_unregister_repository(). */
 NODISCARD struct status *repository_register(struct repository *repo, const char *path,

@@ -5,6 +5,7 @@
  *
  *     start.c       loads the models that the options want, several at a time
  *     change.c      loads and unloads by name while the server runs
+ *     group.c       the change of several related models: an ensemble and its members
  *     register.c    registers and unregisters repositories while the server runs
  *     poll_mode.c   loads and unloads what has changed in the repositories
  *     load.c        loads one model, while its old versions serve
@@ -25,6 +26,7 @@
 #include "core/repo/fingerprint.h"
 #include "core/repo/listing.h"
 #include "core/repo/model_version.h"
+#include "core/repo/relations.h"
 #include "core/repo/repository.h"
 #include "core/repo/roots.h"
 #include "core/repo/table.h"
@@ -66,6 +68,9 @@ struct repo_model {
     struct fingerprint seen;   /* of its folder, when the serving versions were loaded from it */
     bool lacks_versions;       /* versions of its folder could not be loaded; a load tries these */
     bool overridden;           /* the serving versions have a configuration from a load request */
+    /* Of an ensemble that has been loaded, or was to be; NULL: it is none. Written under
+     * repository.mu, too: the books of relations have its members. */
+    struct composition *composition;
 
     /* Under repository.mu. Any thread changes the fields marked (any); the others are changed only
      * by the thread that has locked the model. */
@@ -83,6 +88,9 @@ struct repo_model {
     size_t n_versions;             /* 0: the folder could not be read, or the model is not wanted */
     struct repo_version *versions; /* ascending; (any) their n_retiring */
     char *failure;                 /* why the model could not be read, or NULL */
+    char *unfit;                   /* why the ensemble does not fit its members, or NULL */
+    struct load *parked;           /* at the start: of an ensemble that waits for its members */
+    bool is_for_others;            /* it was loaded only as a member of an ensemble */
 };
 
 /* A retired version: it is taken down when the requests that found it before have ended. */
@@ -124,6 +132,7 @@ struct repository {
     bool listed;         /* the repositories have been listed: the catalog knows the models */
     size_t n_models;
     struct repo_model **models; /* sorted by name, then by repository */
+    struct relations relations; /* which ensembles name which models */
     struct list retiring;       /* of struct retiring_model; until they are taken down */
     size_t n_ending;            /* retiring models that are being taken down */
 };
@@ -166,13 +175,22 @@ void repository_drop_user_and_unlock(struct repository *repo, struct repo_model 
  * one that has locked the model. */
 void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage);
 
-/*
- * repository_named - the models of that name in the catalog; the list ends with NULL. The caller
- * locks and unlocks each of them, one after the other, with repository_lock_named_model() and
- * repository_unlock_model(), and frees the list with mem_free().
- */
-struct repo_model **repository_named(struct repository *repo, const char *name);
+/* repository_lock_named_model - the same for a model that the caller has found in the catalog, and
+ * counted itself in n_users of. */
 void repository_lock_named_model(struct repository *repo, struct repo_model *rm);
+
+/* repository_find_or_add_locked - the model in the catalog, which gets it if it has none. */
+struct repo_model *repository_find_or_add_locked(struct repository *repo, const char *name,
+                                                 struct storage *storage);
+
+/* repository_named_locked - the models of that name in the catalog. Borrowed. */
+struct repo_model **repository_named_locked(const struct repository *repo, const char *name,
+                                            size_t *ret_n);
+
+/* repository_member_locked - the model that a step of the ensemble means by that name: the one in
+ * the same repository, or else the only one. NULL: there is none, or there are several. */
+struct repo_model *repository_member_locked(const struct repository *repo,
+                                            const struct repo_model *ensemble, const char *name);
 
 /* repository_add_to_table - requests can look the model's name up from now on. Thread: control,
  * which has locked the model. */
@@ -207,30 +225,24 @@ enum load_reason {
     LOAD_AT_START,   /* each version serves as soon as it is READY, even if others fail */
     LOAD_ON_REQUEST, /* a model that cannot be read: the client gets the error, nothing changes */
     LOAD_ON_POLL,    /* a model that cannot be read: the catalog keeps the reason */
+    LOAD_FOR_MEMBER, /* an ensemble whose members change: it keeps its configuration */
 };
-
-/*
- * repository_load_model - loads all versions of a model that are not loaded, or whose files have
- * changed. The old versions serve until the new ones are READY, and go on if a load fails.
- *
- * Thread: control, which has locked the model.
- * @source   where its files lie; borrowed
- * @config   the configuration as JSON, or NULL: the one in its folder
- * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (reference/behaviours §13.3, §13.4);
- *         the log has the cause
- */
-NODISCARD struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
-                                               struct source *source, const char *config,
-                                               enum load_reason reason);
 
 /* repository_is_unfit_locked - notes the failure of a model whose folder cannot be read, or must
  * not be served. The text is copied. */
 void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
                                 const char *failure);
 
-/* repository_unload_model - see server_unload_model(). Thread: control, which has locked the model.
+/*
+ * repository_unload_locked - the model serves no more. Thread: control, which has locked it.
+ *
+ * @retiring  gets what served, for retire_start()
+ * @ret_gone  what the books had of an ensemble; the caller frees it
+ * Returns the view that was replaced, for table_view_end(), which comes first
  */
-void repository_unload_model(struct repository *repo, struct repo_model *rm);
+NODISCARD struct table_view *repository_unload_locked(struct repository *repo,
+                                                      struct repo_model *rm, struct list *retiring,
+                                                      struct composition **ret_gone);
 
 /* repository_log_unloaded - logs that a version of the model has been taken down. */
 void repository_log_unloaded(const struct repo_model *rm, int64_t version);

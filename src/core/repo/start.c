@@ -2,6 +2,9 @@
 /*
  * Loading the models at the start. Several threads share the work: each takes the next model, and
  * owns it until it is settled. No other thread changes models meanwhile.
+ *
+ * An ensemble is parked until all its members have settled: no thread waits for another one. The
+ * thread that settles the last of them brings the ensemble up.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/options/server_options.h"
+#include "core/repo/group.h"
+#include "core/repo/load_steps.h"
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
@@ -110,19 +115,184 @@ static bool list_startup_models(struct repository *repo)
 
 /* ---- All models ------------------------------------------------------------------------------ */
 
-static void load_one(void *arg, size_t i)
+/* Publishes the result, and ends the load. */
+static void end_load(struct repository *repo, struct load *load)
 {
-    const struct loader *l = arg;
-    struct repository *repo = l->repo;
-    struct repo_model *rm = l->models[i];
+    mutex_lock(&repo->mu);
+    load_settle_locked(load);
+    mutex_unlock(&repo->mu);
+    load_settled(load);
+    status_free(load_end(load)); /* the log has it */
+}
+
+static void bring_up_parked(struct repository *repo, struct repo_model *rm, struct load *load)
+{
+    group_bring_up_alone(repo, rm, load);
+    end_load(repo, load);
+}
+
+static bool is_awaited_locked(const struct repository *repo, const struct repo_model *ensemble,
+                              const char *member)
+{
+    const struct repo_model *rm = repository_member_locked(repo, ensemble, member);
+    return rm && rm->stage != REPO_SETTLED;
+}
+
+/* Takes the load of an ensemble that waits for no member any more; NULL: it waits, or is taken. */
+static struct load *take_parked_locked(const struct repository *repo, struct repo_model *rm)
+{
+    const struct composition *c = rm->composition;
+    for (size_t i = 0; rm->parked && i < c->n_members; i++) {
+        if (is_awaited_locked(repo, rm, c->members[i]))
+            return NULL;
+    }
+    return TAKE(rm->parked);
+}
+
+/* Takes one of the ensembles that have waited for the model, which has settled. */
+static struct load *take_dependent(struct repository *repo, const struct repo_model *rm,
+                                   struct repo_model **ret_ensemble)
+{
+    struct load *load = NULL;
+    size_t n;
+    mutex_lock(&repo->mu);
+    struct repo_model *const *list = relations_dependents(&repo->relations, rm->name, &n);
+    for (size_t i = 0; i < n && !load; i++) {
+        load = take_parked_locked(repo, list[i]);
+        *ret_ensemble = list[i];
+    }
+    mutex_unlock(&repo->mu);
+    return load;
+}
+
+/* Brings up the ensembles of which the model was the last member, and those of which these were. */
+static void bring_up_dependents(struct repository *repo, const struct repo_model *rm)
+{
+    struct repo_model *ensemble;
+    struct load *load;
+    while ((load = take_dependent(repo, rm, &ensemble))) {
+        bring_up_parked(repo, ensemble, load);
+        bring_up_dependents(repo, ensemble);
+    }
+}
+
+static void load_model(struct repository *repo, struct repo_model *rm);
+
+/* Adds the models of that name that the catalog lacks: --load-model names only the ensemble. NULL
+ * ends the list. */
+static struct repo_model **add_member_models(struct repository *repo, const char *name)
+{
+    struct listing listing = {0};
+    struct status *st = repository_check_name(name);
+    if (!st)
+        listing_of_model(repository_roots(repo), repo->options, name, &listing);
+    status_free(st);
+    struct repo_model **added = mem_zalloc((listing.n_models + 1) * sizeof(struct repo_model *));
+    size_t n_added = 0;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < listing.n_models; i++) {
+        const struct listed_model *pm = &listing.models[i];
+        size_t n_before = repo->n_models;
+        if (pm->failure)
+            continue;
+        struct repo_model *rm = repository_find_or_add_locked(repo, pm->name, pm->storage);
+        if (repo->n_models == n_before) /* another thread has it */
+            continue;
+        rm->wanted = rm->is_for_others = true;
+        rm->stage = REPO_WAITING;
+        repository_count_locked(repo, rm, true);
+        added[n_added++] = rm;
+    }
+    mutex_unlock(&repo->mu);
+    listing_done(&listing);
+    return added;
+}
+
+/* Loads the members that the options do not name. */
+static void load_members(struct repository *repo, const struct repo_model *ensemble)
+{
+    const struct composition *c = ensemble->composition;
+    for (size_t i = 0; i < c->n_members && !is_loading_all_models(repo->options); i++) {
+        mutex_lock(&repo->mu);
+        bool known = repository_member_locked(repo, ensemble, c->members[i]);
+        mutex_unlock(&repo->mu);
+        if (known)
+            continue;
+        struct repo_model **added = add_member_models(repo, c->members[i]);
+        for (size_t k = 0; added[k]; k++)
+            load_model(repo, added[k]);
+        mem_free(added);
+    }
+}
+
+/* Lets the ensemble wait for its members; the thread that settles the last one brings it up. */
+static void park(struct repository *repo, struct repo_model *rm, struct load *load)
+{
+    load_members(repo, rm);
+    mutex_lock(&repo->mu);
+    rm->parked = load;
+    load = take_parked_locked(repo, rm);
+    mutex_unlock(&repo->mu);
+    if (!load)
+        return;
+    bring_up_parked(repo, rm, load);
+    bring_up_dependents(repo, rm);
+}
+
+static void load_model(struct repository *repo, struct repo_model *rm)
+{
     if (atomic_load_explicit(&repo->stopping, memory_order_relaxed))
         return;
     mutex_lock(&repo->mu);
     rm->stage = REPO_LOADING;
     mutex_unlock(&repo->mu);
     struct source *source = source_of_folder(rm->storage, rm->name);
-    status_free(repository_load_model(repo, rm, source, NULL, LOAD_AT_START)); /* the log has it */
-    source_unref(source);
+    struct load *load = load_new(repo, rm, source, NULL, LOAD_AT_START);
+    bool is_due = load_look(load, false);
+    if (is_due && load_ensemble(load)) {
+        park(repo, rm, load);
+    } else {
+        if (is_due)
+            load_bring_up(load);
+        end_load(repo, load);
+        bring_up_dependents(repo, rm);
+    }
+    source_unref(source); /* that of an ensemble has another reference in its composition */
+}
+
+static void load_one(void *arg, size_t i)
+{
+    const struct loader *l = arg;
+    load_model(l->repo, l->models[i]);
+}
+
+/* Takes an ensemble that has waited in vain. */
+static struct load *take_left_over(struct repository *repo, struct repo_model **ret_ensemble)
+{
+    struct load *load = NULL;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models && !load; i++) {
+        *ret_ensemble = repo->models[i];
+        load = TAKE(repo->models[i]->parked);
+    }
+    mutex_unlock(&repo->mu);
+    return load;
+}
+
+/* Each of the ensembles that are left waits for itself, at some depth, or for one that does; or the
+ * start has been ended. */
+static void end_left_over(struct repository *repo)
+{
+    struct repo_model *rm;
+    struct load *load;
+    while ((load = take_left_over(repo, &rm))) {
+        if (atomic_load(&repo->stopping)) {
+            status_free(load_end(load));
+            continue;
+        }
+        bring_up_parked(repo, rm, load);
+        bring_up_dependents(repo, rm);
+    }
 }
 
 /* Prepares the loads of models that can be tried; from now on requests to them get Retry-After. */
@@ -186,6 +356,7 @@ struct status *repository_load_all(struct repository *repo)
     bool all_listed = list_startup_models(repo);
     struct loader l = make_loader(repo);
     load_in_parallel("model-load", repo->options->load_threads, l.n_models, load_one, &l);
+    end_left_over(repo);
     mem_free(l.models);
 
     if (all_listed && all_loaded(repo))

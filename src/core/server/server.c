@@ -608,12 +608,12 @@ struct status *server_load_model(struct server *s, const char *name,
     return st;
 }
 
-struct status *server_unload_model(struct server *s, const char *name)
+struct status *server_unload_model(struct server *s, const char *name, bool with_members)
 {
     struct status *st = begin_change(s, CONTROL_EXPLICIT);
     if (st)
         return st;
-    repository_unload(s->repository, name);
+    repository_unload(s->repository, name, with_members);
     end_change(s);
     return NULL;
 }

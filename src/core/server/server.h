@@ -159,12 +159,14 @@ NODISCARD struct status *server_load_model(struct server *s, const char *name,
 /*
  * server_unload_model - unloads the model: new requests do not find it any more. Requests in flight
  * are served; a control thread takes the model down when the last of them has ended. This call does
- * not wait for that. Unloading an unknown model succeeds.
+ * not wait for that. Unloading an unknown model succeeds. Ensembles that use the model are unloaded
+ * with it, and serve again when it is loaded again.
  *
- * Thread: control. Waits for a thread that loads or unloads the same model.
+ * Thread: control. Waits for a thread that loads or unloads the same model, or one related to it.
+ * @with_members  of an ensemble: the models that were loaded for it alone are unloaded, too
  * Errors: STATUS_UNAVAILABLE  as server_load_model()
  */
-NODISCARD struct status *server_unload_model(struct server *s, const char *name);
+NODISCARD struct status *server_unload_model(struct server *s, const char *name, bool with_members);
 
 /*
  * server_register_repository - adds a repository: its models may be loaded from now on. This call

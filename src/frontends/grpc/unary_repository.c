@@ -112,19 +112,22 @@ struct status *unary_model_load(struct unary_call *c)
     return st ? st : server_load_model(c->server, asked->model_name, list, asked->n_parameters);
 }
 
-/* unload_dependents has no effect, since no model is loaded for another one yet. */
 struct status *unary_model_unload(struct unary_call *c)
 {
     const Inference__RepositoryModelUnloadRequest *asked =
         (const Inference__RepositoryModelUnloadRequest *)c->request;
     struct status *st = check_repository_name(asked->repository_name);
+    bool with_members = false;
     for (size_t i = 0; !st && i < asked->n_parameters; i++) {
         const parameter_message *value = asked->parameters[i]->value;
-        if (strcmp(asked->parameters[i]->key, "unload_dependents") == 0 &&
-            (!value || value->parameter_choice_case !=
-                           INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM))
+        if (strcmp(asked->parameters[i]->key, "unload_dependents") != 0)
+            continue;
+        if (!value || value->parameter_choice_case !=
+                          INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM)
             st = status_new(STATUS_INVALID_ARG, "invalid value type for 'unload_dependents' "
                                                 "parameter, expected bool_param.");
+        else
+            with_members = value->bool_param;
     }
-    return st ? st : server_unload_model(c->server, asked->model_name);
+    return st ? st : server_unload_model(c->server, asked->model_name, with_members);
 }

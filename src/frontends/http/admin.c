@@ -214,10 +214,11 @@ static struct status *load_requested_model(struct admin_call *a)
 
 static struct status *unload_requested_model(struct admin_call *a)
 {
+    bool with_members = false;
     struct status *st = check_body(a);
     if (!st)
-        st = load_body_check_unload(a->x->body, a->x->body_size, &a->arena);
-    return st ? st : server_unload_model(server_of(a), a->name);
+        st = load_body_read_unload(a->x->body, a->x->body_size, &a->arena, &with_members);
+    return st ? st : server_unload_model(server_of(a), a->name, with_members);
 }
 
 static bool names_repository(struct exchange *x)

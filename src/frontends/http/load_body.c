@@ -129,17 +129,18 @@ struct status *load_body_read(const char *body, size_t size, struct arena *arena
     return NULL;
 }
 
-/* No model is loaded on behalf of others, so a wish to unload those, too, has no effect. */
-struct status *load_body_check_unload(const char *body, size_t size, struct arena *arena)
+struct status *load_body_read_unload(const char *body, size_t size, struct arena *arena,
+                                     bool *ret_with_members)
 {
     struct json j;
     struct json_str key;
-    bool found, ignored;
+    bool found;
+    *ret_with_members = false;
     struct status *st = find_parameters(body, size, arena, &j, &found);
     while (!st && found && json_next_member(&j, &key)) {
         if (!json_str_is(key, "unload_dependents"))
             json_skip_value(&j);
-        else if (!json_read_bool(&j, &ignored))
+        else if (!json_read_bool(&j, ret_with_members))
             st = status_new(STATUS_INVALID_ARG,
                             "Unable to parse 'unload_dependents', should be boolean value");
     }

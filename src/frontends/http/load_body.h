@@ -7,6 +7,7 @@
 #ifndef CONCH_FRONTENDS_HTTP_LOAD_BODY_H
 #define CONCH_FRONTENDS_HTTP_LOAD_BODY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -37,7 +38,9 @@ static inline size_t load_body_arena_bytes(size_t body_bytes)
 NODISCARD struct status *load_body_read(const char *body, size_t size, struct arena *arena,
                                         struct load_parameter **ret_list, size_t *ret_n);
 
-/* load_body_check_unload - checks the body of an unload. Errors: as above. */
-NODISCARD struct status *load_body_check_unload(const char *body, size_t size, struct arena *arena);
+/* load_body_read_unload - reads whether an unload takes the ensemble's members along. Errors: as
+ * above. */
+NODISCARD struct status *load_body_read_unload(const char *body, size_t size, struct arena *arena,
+                                               bool *ret_with_members);
 
 #endif

@@ -282,7 +282,7 @@ struct op {
 static void run_op(void *arg)
 {
     struct op *o = arg;
-    o->st = o->unload ? server_unload_model(o->f->s, o->name)
+    o->st = o->unload ? server_unload_model(o->f->s, o->name, false)
                       : server_load_model(o->f->s, o->name, NULL, 0);
     atomic_store(&o->ended, true);
 }
@@ -318,19 +318,19 @@ static void a_model_is_loaded_and_unloaded(void **state)
     start(&f, &a);
     await_arrival(&f, "m/hold.execute");
 
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     has_index(&f, "m:1:UNLOADING: n:-1:: ");
     is_ready(&f, true);
     finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' has no available versions");
     finds(&f, "m", 1, UNKNOWN "'m' version 1 is not at ready state");
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     has_index(&f, "m:1:UNLOADING: n:-1:: ");
 
     loads(&f, "m"); /* again, while the old version still executes */
     has_index(&f, "m:1:READY: n:-1:: ");
     make(&f, &b, "m");
     start(&f, &b);
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     has_index(&f, "m:1:UNLOADING: n:-1:: ");
     remove_file(&f, "m/hold.execute");
     is_served(&a);
@@ -352,7 +352,7 @@ static void a_waiting_request_keeps_its_model(void **state)
     change(&f, "m/1/file");
     loads(&f, "m");
     make(&f, &b, "m");
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     has_index(&f, "m:1:UNLOADING: n:-1:: ");
     start(&f, &a);
     is_served(&a);
@@ -366,7 +366,7 @@ static void a_waiting_request_keeps_its_model(void **state)
     loads(&f, "n");
     make(&f, &a, "m");
     make(&f, &b, "n");
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     assert_null(server_stop(f.s));
     struct status *st = server_infer(f.s, &a.request);
     assert_non_null(strstr(status_message(st), "Server is stopping"));
@@ -394,7 +394,7 @@ static void an_unload_does_not_wait_for_a_batch_to_fill(void **state)
     make(&f, &late, "d");
     start(&f, &a);
     assert_false(a.answered);
-    fine(server_unload_model(f.s, "d"));
+    fine(server_unload_model(f.s, "d", false));
     is_served(&a);
     start(&f, &late);
     is_served(&late);
@@ -544,12 +544,12 @@ static void a_failed_load_gives_its_reason(void **state)
     has_index(&f, "m:1:UNAVAILABLE:Internal: no disk n:-1:: ");
     finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' has no available versions");
     is_ready(&f, false);
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     has_index(&f, "m:1:UNAVAILABLE:unloaded n:-1:: ");
     is_ready(&f, true);
     says(server_load_model(f.s, "nobody", NULL, 0), STATUS_INTERNAL,
          "failed to load 'nobody', failed to poll from model repository");
-    fine(server_unload_model(f.s, "nobody"));
+    fine(server_unload_model(f.s, "nobody", false));
     is_ready(&f, true);
     tear_down(&f);
 }
@@ -577,7 +577,7 @@ static void changes_of_one_model_wait_for_each_other(void **state)
     await_op(&first, STATUS_UNKNOWN, "");
     await_op(&second, STATUS_UNKNOWN, "");
     await_op(&third, STATUS_UNKNOWN, "");
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     await_index(&f, "m:1:UNAVAILABLE:unloaded n:1:READY: ");
     tear_down(&f);
 }
@@ -625,7 +625,7 @@ static void a_stop_ends_loads_in_progress(void **state)
     server_set_exit_timeout(f.s, 0);
     says(server_stop(f.s), STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
     says(server_load_model(f.s, "n", NULL, 0), STATUS_UNAVAILABLE, "Server not ready");
-    says(server_unload_model(f.s, "n"), STATUS_UNAVAILABLE, "Server not ready");
+    says(server_unload_model(f.s, "n", false), STATUS_UNAVAILABLE, "Server not ready");
     remove_file(&f, "m/hold.load");
     thread_join(&op.thread);
     thread_join(&queued.thread);
@@ -681,7 +681,7 @@ static void a_model_loads_from_files_of_the_request(void **state)
     fine(server_find_model(f.s, "new", 3, 5, &m));
     snprintf(directory, sizeof(directory), "%s", m->directory);
     assert_int_equal(access(directory, F_OK), 0);
-    fine(server_unload_model(f.s, "new"));
+    fine(server_unload_model(f.s, "new", false));
     has_index(&f, "m:-1:: n:-1:: new:5:UNLOADING: ");
     assert_int_equal(access(directory, F_OK), 0);
     model_unref(m);
@@ -722,7 +722,7 @@ static void invalid_model_names_are_refused(void **state)
                  "invalid model name '%s', model name must not contain path traversal characters",
                  wrong[i]);
         says(server_load_model(f.s, wrong[i], NULL, 0), STATUS_INVALID_ARG, text);
-        fine(server_unload_model(f.s, wrong[i]));
+        fine(server_unload_model(f.s, wrong[i], false));
     }
     tear_down(&f);
 }
@@ -771,7 +771,7 @@ static void reload_n(void *arg)
     struct storm *s = arg;
     for (int i = 0; i < N_RELOADS; i++) {
         loads(&s->f, "n");
-        fine(server_unload_model(s->f.s, "n"));
+        fine(server_unload_model(s->f.s, "n", false));
     }
 }
 
@@ -818,7 +818,7 @@ static void only_explicit_mode_loads_by_request(void **state)
     assert_null(server_load(s));
     says(server_load_model(s, "m", NULL, 0), STATUS_UNAVAILABLE, text);
     says(server_load_model(s, "", NULL, 0), STATUS_UNAVAILABLE, text);
-    says(server_unload_model(s, "m"), STATUS_UNAVAILABLE, text);
+    says(server_unload_model(s, "m", false), STATUS_UNAVAILABLE, text);
     says(server_poll(s), STATUS_UNAVAILABLE, "polling is disabled");
     assert_null(server_control(s));
     assert_null(server_stop(s));
@@ -919,7 +919,7 @@ static void a_step_keeps_the_model_that_it_has_found(void **state)
     assert_ptr_equal(m, found);
     model_unref(m);
 
-    fine(server_unload_model(f.s, "m"));
+    fine(server_unload_model(f.s, "m", false));
     await_index(&f, "m:1:UNLOADING: m:2:UNAVAILABLE:unloaded n:-1:: ");
     says(find_for_step(&f, "m", CONCH_VERSION_LATEST, &m), STATUS_NOT_FOUND,
          UNKNOWN "'m' has no available versions");

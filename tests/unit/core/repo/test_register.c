@@ -104,9 +104,9 @@ static void an_unregistered_repository_leaves_nothing_in_the_catalog(void **stat
         if (i % 2) { /* removed from the catalog when its unload ends */
             assert_null(server_unregister_repository(f.s, path));
             assert_true(is_ready(&f, name));
-            assert_null(server_unload_model(f.s, name));
+            assert_null(server_unload_model(f.s, name, false));
         } else { /* in the catalog as long as its folder can be loaded */
-            assert_null(server_unload_model(f.s, name));
+            assert_null(server_unload_model(f.s, name, false));
             assert_null(server_unregister_repository(f.s, path));
         }
         assert_false(is_ready(&f, name));
@@ -124,9 +124,9 @@ static void models_of_other_repositories_stay_in_the_catalog(void **state)
     assert_null(server_load_model(f.s, "only0", NULL, 0));
     assert_null(server_register_repository(f.s, path, NULL, 0));
     assert_null(server_load_model(f.s, "only1", NULL, 0));
-    assert_null(server_unload_model(f.s, "only0"));
+    assert_null(server_unload_model(f.s, "only0", false));
     assert_null(server_unregister_repository(f.s, path));
-    assert_null(server_unload_model(f.s, "only1"));
+    assert_null(server_unload_model(f.s, "only1", false));
     await_catalog(&f, 1); /* the version is in state "unloaded" */
     tear_down(&f);
 }
@@ -196,7 +196,7 @@ static void take_step(struct client *c)
         status_free(server_unregister_repository(s, path));
         return;
     case 2:
-        status_free(server_unload_model(s, name));
+        status_free(server_unload_model(s, name, false));
         return;
     case 3:
         assert_null(server_index(s, false, &rows, &n));
@@ -238,7 +238,7 @@ static void storm(bool namespacing)
         status_free(server_unregister_repository(f.s, f.repositories[i].path));
     static const char *const names[] = {"every", "only0", "only1", "only2", "mapped"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        assert_null(server_unload_model(f.s, names[i]));
+        assert_null(server_unload_model(f.s, names[i], false));
     await_catalog(&f, 0);
     assert_null(server_register_repository(f.s, f.repositories[2].path, NULL, 0));
     assert_null(server_load_model(f.s, "every", NULL, 0));

@@ -1143,7 +1143,7 @@ static void a_watch_tells_each_change(void **state)
     await_state(of_none, 1, 3);
     assert_null(server_load_model(server, "b", NULL, 0));
     await_state(of_b, 2, 1);
-    assert_null(server_unload_model(server, "b"));
+    assert_null(server_unload_model(server, "b", false));
     await_state(of_b, 3, 3);
     /* The others have got nothing since. */
     await_state(of_server, 1, 1);

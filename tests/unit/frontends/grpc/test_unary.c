@@ -318,7 +318,7 @@ static void a_model_is_loaded_and_unloaded(void **state)
     config.int64_param = 1;
     expect_error(load_with("config", &config), STATUS_INVALID_ARG,
                  "invalid value type for load parameter 'config', expected string_param.");
-    assert_null(server_unload_model(server, "b"));
+    assert_null(server_unload_model(server, "b", false));
 
     const struct unary_method *load =
         unary_find("/inference.GRPCInferenceService/RepositoryModelLoad", 51);
