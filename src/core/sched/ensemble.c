@@ -7,11 +7,13 @@
  * Threads: whoever ends a step, mostly inside the backend's call, takes the next events out of the
  * state machine. steps.mu guards the state machine; it is not held while a step is submitted, an
  * answer is sent or a tensor is freed. n_busy counts the threads between; the last one, once the
- * request is over, ends it.
+ * request is over, ends it. What the end of a step makes ready is posted, and begun after the
+ * execution, on the same thread (afterwards.h).
  */
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -34,7 +36,17 @@ static struct model *model_of_step(const struct ensemble_request *er, uint32_t s
     return er->scheduler->model->members[step];
 }
 
-static void advance_and_unlock(struct ensemble_request *er);
+/* When the thread begins the steps that are ready: when the execution is over that it is in, or
+ * now, with the budget. */
+struct begin {
+    bool is_later;
+    struct inline_budget *budget; /* NULL: none */
+};
+
+static const struct begin begin_later = {.is_later = true}, begin_now = {0};
+
+static void advance_and_unlock(struct ensemble_request *er, struct begin when);
+static void begin_step_of(struct ensemble_step_run *s);
 
 /* ---- What a step tells ----------------------------------------------------------------------- */
 
@@ -47,6 +59,17 @@ static struct response *leaving_response(const struct response *resp)
             return ((struct output *)out->maker_data)->response;
     }
     return NULL;
+}
+
+/* The step has answered, and has not been released. */
+static void keep_limit(struct ensemble_request *er, uint32_t step, bool is_final)
+{
+    struct ensemble_limits *limits = er->scheduler->limits;
+    struct ensemble_step_run *s;
+    if (is_final && (s = ensemble_limits_give(limits, step)))
+        begin_step_of(s);
+    while (!is_final && (s = ensemble_limits_wait(limits, &er->limited)))
+        begin_step_of(s);
 }
 
 static void on_step_response(struct request *r, struct response *resp, uint32_t flags)
@@ -63,11 +86,15 @@ static void on_step_response(struct request *r, struct response *resp, uint32_t 
     }
     if (resp && error)
         response_free(resp);
+    bool is_final = flags & RESPONSE_FINAL;
+    uint32_t step = s->run->step;
     mutex_lock(&er->steps.mu);
-    ensemble_run_respond(er->run, s->run, by_map, wave_data, flags & RESPONSE_FINAL, error);
-    advance_and_unlock(er);
+    ensemble_run_respond(er->run, s->run, by_map, wave_data, is_final, error);
+    advance_and_unlock(er, is_final ? begin_later : begin_now);
     if (values)
         ensemble_values_done(values);
+    if (UNLIKELY(er->scheduler->limits != NULL))
+        keep_limit(er, step, is_final);
 }
 
 static void on_step_release(struct request *r, uint32_t flags)
@@ -79,7 +106,7 @@ static void on_step_release(struct request *r, uint32_t flags)
     steps_remove_locked(&er->steps, &s->step);
     ensemble_run_release(er->run, s->run);
     request_unref(r); /* not the last one: the core has one until this returns */
-    advance_and_unlock(er);
+    advance_and_unlock(er, begin_later);
 }
 
 static void free_step(struct request *r)
@@ -97,7 +124,15 @@ static const struct request_ops step_ops = {
 
 /* ---- Beginning steps ------------------------------------------------------------------------- */
 
+/* A producer that the limits may make wait does not execute inline, where a loop would wait. */
+static struct inline_budget *budget_of(const struct ensemble_step_request *s,
+                                       struct inline_budget *budget)
+{
+    return s->parent->scheduler->limits && s->plan->makes != s->plan->kind ? NULL : budget;
+}
+
 NODISCARD static struct status *make_step(struct ensemble_request *er, struct ensemble_step_run *s,
+                                          struct inline_budget *budget,
                                           struct ensemble_step_request **ret_step)
 {
     struct pool *pool = er->outer->pool;
@@ -112,6 +147,7 @@ NODISCARD static struct status *make_step(struct ensemble_request *er, struct en
     made->run = s;
     made->plan = &er->run->plan->steps[s->step];
     made->request.maker.step_times = &er->times;
+    made->request.maker.inline_budget = budget_of(made, budget);
     struct status *st = ensemble_step_fill(made);
     if (!st)
         st = request_admit(&made->request);
@@ -159,12 +195,13 @@ NODISCARD static struct status *submit_step(struct ensemble_request *er,
     return st;
 }
 
-NODISCARD static struct status *begin_step(struct ensemble_request *er, struct ensemble_step_run *s)
+NODISCARD static struct status *begin_step(struct ensemble_request *er, struct ensemble_step_run *s,
+                                           struct inline_budget *budget)
 {
     struct ensemble_step_request *made = NULL;
     if (UNLIKELY(request_is_given_up(er->outer)))
         return status_given_up(er->outer);
-    struct status *st = make_step(er, s, &made);
+    struct status *st = make_step(er, s, budget, &made);
     if (st)
         return st;
     st = submit_step(er, made);
@@ -173,15 +210,51 @@ NODISCARD static struct status *begin_step(struct ensemble_request *er, struct e
     return st;
 }
 
-/* Begins the step, or skips it, or has it fail. */
-static void start_step(struct ensemble_request *er, struct ensemble_step_run *s)
+/* Begins the step, which has its place within the limits, or has it fail. */
+static void begin_or_fail(struct ensemble_request *er, struct ensemble_step_run *s,
+                          struct inline_budget *budget)
+{
+    uint32_t step = s->step;
+    struct ensemble_step_run *next = NULL;
+    struct status *st = begin_step(er, s, budget);
+    if (LIKELY(!st))
+        return; /* the step may be gone */
+    mutex_lock(&er->steps.mu);
+    ensemble_run_respond(er->run, s, NULL, NULL, true, st);
+    ensemble_run_release(er->run, s);
+    mutex_unlock(&er->steps.mu);
+    if (er->scheduler->limits)
+        next = ensemble_limits_give(er->scheduler->limits, step);
+    if (next)
+        begin_step_of(next);
+}
+
+/* Begins a step that has waited for its place, perhaps of another request. */
+static void begin_step_of(struct ensemble_step_run *s)
+{
+    struct ensemble_request *er =
+        CONTAINER_OF(ensemble_limits_owner(s), struct ensemble_request, limited);
+    mutex_lock(&er->steps.mu);
+    er->n_busy++;
+    mutex_unlock(&er->steps.mu);
+    begin_or_fail(er, s, NULL);
+    mutex_lock(&er->steps.mu);
+    er->n_busy--;
+    advance_and_unlock(er, begin_now);
+}
+
+/* Begins the step, skips it, has it wait, or has it fail. */
+static void start_step(struct ensemble_request *er, struct ensemble_step_run *s,
+                       struct inline_budget *budget)
 {
     bool skip = false;
     struct status *st = ensemble_step_condition(er, s, &skip);
-    if (!st && !skip)
-        st = begin_step(er, s);
-    if (LIKELY(!st && !skip))
-        return; /* the step may be gone */
+    if (LIKELY(!st && !skip)) {
+        if (LIKELY(!er->scheduler->limits) ||
+            ensemble_limits_take(er->scheduler->limits, &er->limited, s))
+            begin_or_fail(er, s, budget);
+        return;
+    }
     mutex_lock(&er->steps.mu);
     if (skip) {
         ensemble_run_skip(er->run, s);
@@ -202,12 +275,12 @@ struct todo {
     bool has_answer;
 };
 
-/* Returns whether there is anything to do. */
-static bool take_todo_locked(struct ensemble_request *er, struct todo *ret)
+/* Returns whether there is anything to do now. */
+static bool take_todo_locked(struct ensemble_request *er, bool with_steps, struct todo *ret)
 {
     struct ensemble_step_run *s;
     list_init(&ret->steps);
-    while ((s = ensemble_run_next_step(er->run)))
+    while (with_steps && (s = ensemble_run_next_step(er->run)))
         list_push(&ret->steps, &s->link);
     ret->has_answer = ensemble_run_next_answer(er->run, &ret->answer);
     ret->gone = ensemble_run_take_gone(er->run);
@@ -223,7 +296,7 @@ static void free_values(struct ensemble_value *v)
     }
 }
 
-static void do_and_lock(struct ensemble_request *er, struct todo *t)
+static void do_and_lock(struct ensemble_request *er, struct todo *t, struct inline_budget *budget)
 {
     struct list *link;
     struct status *st = NULL;
@@ -231,7 +304,7 @@ static void do_and_lock(struct ensemble_request *er, struct todo *t)
     if (t->has_answer)
         st = ensemble_send(er, &t->answer);
     while ((link = list_pop(&t->steps)))
-        start_step(er, LIST_ENTRY(link, struct ensemble_step_run, link));
+        start_step(er, LIST_ENTRY(link, struct ensemble_step_run, link), budget);
     mutex_lock(&er->steps.mu);
     if (t->has_answer)
         ensemble_run_answered(er->run);
@@ -251,19 +324,42 @@ static void end_request(struct ensemble_request *er)
     BUG_ON(st != NULL);
 }
 
+/* Has the ready steps begun later, unless another thread is to do that. */
+static bool must_post_locked(struct ensemble_request *er)
+{
+    if (er->is_posted || !ensemble_run_has_ready(er->run))
+        return false;
+    er->is_posted = true;
+    er->n_busy++; /* until begin_ready() */
+    return true;
+}
+
 /* Does what there is to do. Unlocks steps.mu; afterwards the request may be gone. */
-static void advance_and_unlock(struct ensemble_request *er)
+static void advance_and_unlock(struct ensemble_request *er, struct begin when)
 {
     struct todo t;
     er->n_busy++;
-    while (take_todo_locked(er, &t)) {
+    while (take_todo_locked(er, !when.is_later, &t)) {
         mutex_unlock(&er->steps.mu);
-        do_and_lock(er, &t);
+        do_and_lock(er, &t, when.budget);
     }
+    bool must_post = when.is_later && must_post_locked(er);
     bool is_over = --er->n_busy == 0 && ensemble_run_is_over(er->run);
     mutex_unlock(&er->steps.mu);
+    if (must_post)
+        afterwards_post(&er->ready);
     if (is_over)
         end_request(er);
+}
+
+/* The execution is over that has made steps ready. */
+static void begin_ready(struct afterwards *a, struct inline_budget *budget)
+{
+    struct ensemble_request *er = CONTAINER_OF(a, struct ensemble_request, ready);
+    mutex_lock(&er->steps.mu);
+    er->is_posted = false;
+    er->n_busy--;
+    advance_and_unlock(er, (struct begin){.budget = budget});
 }
 
 /* ---- Requests of the ensemble ---------------------------------------------------------------- */
@@ -328,7 +424,9 @@ static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
     er->outer = r;
     er->inputs = (struct ensemble_tensor_value *)(void *)(block + l.inputs);
     er->n_busy = 0;
-    er->has_failed = false;
+    er->limited = (struct ensemble_limited){.request = r};
+    er->has_failed = er->is_posted = false;
+    er->ready.run = begin_ready;
     memset(&er->times, 0, sizeof(er->times));
     list_init(&er->responses);
     er->run = (struct ensemble_run *)(void *)(block + l.run);
@@ -340,7 +438,7 @@ static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
     struct ensemble_value *const *inputs = take_inputs(er, block + l.by_index);
     mutex_lock(&er->steps.mu);
     ensemble_run_begin(er->run, outputs, inputs);
-    advance_and_unlock(er);
+    advance_and_unlock(er, (struct begin){.budget = r->maker.inline_budget});
     return NULL;
 }
 
@@ -360,6 +458,7 @@ static size_t count_no_sequences(struct scheduler *s)
 static void free_ensemble_scheduler(struct scheduler *s)
 {
     struct ensemble_scheduler *es = to_ensemble(s);
+    ensemble_limits_free(es->limits);
     ensemble_plan_free(es->plan);
     mem_free(es);
 }
@@ -408,6 +507,11 @@ struct status *ensemble_scheduler_new(struct model *m, struct scheduler **ret_sc
     es->base.ops = &ops;
     es->model = m;
     es->plan = plan;
+    if (plan->max_inflight_requests) {
+        es->limits = ensemble_limits_new(plan->n_steps, plan->max_inflight_requests);
+        log_info("Ensemble model '%s' configured with max_inflight_requests: %u", m->name,
+                 plan->max_inflight_requests);
+    }
     m->scheduler_ops = &request_ops;
     m->decoupled = ensemble_plan_is_decoupled(plan);
     *ret_scheduler = &es->base;

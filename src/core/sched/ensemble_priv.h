@@ -12,6 +12,8 @@
 #include "core/request/response.h"
 #include "core/request/step_times.h"
 #include "core/request/steps.h"
+#include "core/sched/afterwards.h"
+#include "core/sched/ensemble_limit.h"
 #include "core/sched/ensemble_run.h"
 #include "core/sched/scheduler.h"
 
@@ -46,6 +48,7 @@ struct ensemble_scheduler {
     /* Constant. */
     struct model *model;
     struct ensemble_plan *plan;
+    struct ensemble_limits *limits; /* NULL: none */
 };
 
 struct ensemble_request {
@@ -58,8 +61,11 @@ struct ensemble_request {
     unsigned int n_busy;   /* threads that are in ensemble.c for this request */
     struct list responses; /* to the ensemble's client, not sent yet */
     bool has_failed;       /* its final answer was an error; set by the thread that sent that */
+    bool is_posted;        /* `ready` is; counts as one of n_busy */
     struct ensemble_run *run;
 
+    struct afterwards ready; /* of the thread that has posted it: it begins the ready steps */
+    struct ensemble_limited limited;
     struct step_times times; /* any thread */
 };
 

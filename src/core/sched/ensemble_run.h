@@ -129,6 +129,12 @@ void ensemble_run_begin(struct ensemble_run *run, const uint64_t *outputs,
  */
 struct ensemble_step_run *ensemble_run_next_step(struct ensemble_run *run);
 
+/* ensemble_run_has_ready - would it return one? */
+static inline bool ensemble_run_has_ready(const struct ensemble_run *run)
+{
+    return !list_empty(&run->ready);
+}
+
 /* ensemble_run_input - the value of a tensor that the step reads; NULL: it is absent. */
 static inline struct ensemble_value *ensemble_run_input(const struct ensemble_run *run,
                                                         const struct ensemble_step_run *s,

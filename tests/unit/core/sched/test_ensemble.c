@@ -121,13 +121,17 @@ static struct status *execute_sum(struct instance *in, struct request **batch, u
     return NULL;
 }
 
+static atomic_int n_produced; /* responses that execute_three() has sent */
+
 /* Answers three times, by +0, +1 and +2; the end comes alone. */
 static struct status *execute_three(struct instance *in, struct request **batch, uint32_t n)
 {
     (void)in;
     for (uint32_t i = 0; i < n; i++) {
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++) {
             status_free(answer_sum(batch[i], k, 0));
+            atomic_fetch_add(&n_produced, 1);
+        }
         status_free(request_send_flags(batch[i], RESPONSE_FINAL));
         must_release(batch[i]);
     }
@@ -233,7 +237,9 @@ struct member {
     fake_execute_fn execute;
 };
 
-static void set_up(struct fixture *f, const char *text, const struct member *members)
+/* @clock  NULL: the machine's */
+static void set_up_timed(struct fixture *f, struct clock_fake *clock, const char *text,
+                         const struct member *members)
 {
     struct config_facts facts = {.model_name = "E"};
     struct model *all[MAX_MEMBERS];
@@ -247,7 +253,9 @@ static void set_up(struct fixture *f, const char *text, const struct member *mem
     status_free(st);
     f->n_members = (uint32_t)config->pb->ensemble_scheduling->n_step;
     for (uint32_t i = 0; i < f->n_members; i++) {
-        fake_model_make(&f->members[i], members[i].config, 1, members[i].execute);
+        struct server_options *options = server_options_new();
+        options->clock = clock ? &clock->clock : NULL;
+        fake_model_make_with(&f->members[i], options, members[i].config, 1, members[i].execute);
         f->members[i].model->decoupled = members[i].execute == execute_three;
         all[i] = f->members[i].model;
     }
@@ -260,6 +268,11 @@ static void set_up(struct fixture *f, const char *text, const struct member *mem
     m->members = mem_zalloc(sizeof(all));
     memcpy(m->members, all, sizeof(all));
     model_open(m);
+}
+
+static void set_up(struct fixture *f, const char *text, const struct member *members)
+{
+    set_up_timed(f, NULL, text, members);
 }
 
 static void tear_down(struct fixture *f)
@@ -770,6 +783,173 @@ static void after_the_deadline_no_step_begins(void **unused)
     tear_down(&f);
 }
 
+/* ---- Conditions ------------------------------------------------------------------------------ */
+
+static const char conditional[] = ENSEMBLE(
+    INPUT("X", "-1") "input { name: 'C' data_type: TYPE_BOOL dims: 1 optional: true } " OUTPUT(
+        "Y", "-1") OUTPUT("Z", "-1"),
+    CHAIN("X", "Y") STEP(MAP_IN("I", "X") MAP_IN("CONCH_IF", "C") MAP_OUT("O", "Z")));
+
+static void ask_if(struct asked *a, struct fixture *f, const bool *condition)
+{
+    struct input *in;
+    make_request(a, f, &by_hand);
+    assert_null(add_numbers(a, "X", numbers, (int64_t[]){4}, 1));
+    if (condition) {
+        assert_null(request_add_input(&a->request, "C", 1, DTYPE_BOOL, (int64_t[]){1}, 1, &in));
+        assert_null(request_add_data(&a->request, in,
+                                     &(struct tensor_buffer){.base = condition, .size_bytes = 1}));
+    }
+    assert_null(server_infer(&f->members[0].server, &a->request));
+    wait_for_end(a);
+}
+
+static void a_false_condition_skips_the_step(void **unused)
+{
+    (void)unused;
+    static const bool yes = true, no = false;
+    const bool *const conditions[] = {&yes, &no, NULL};
+    struct fixture f;
+    struct asked a;
+    set_up(&f, conditional, (struct member[]){{MEMBER, execute_sum}, {MEMBER, execute_sum}});
+    for (int i = 0; i < 3; i++) {
+        ask_if(&a, &f, conditions[i]);
+        assert_int_equal(a.responses[0]->n_outputs, i == 0 ? 2 : 1);
+        expect_numbers(a.responses[0], 0, 11, 4);
+        assert_string_equal(a.responses[0]->outputs[0]->name, "Y");
+        end_request(&a);
+    }
+    assert_int_equal(atomic_load(&seen.n), 4);
+    tear_down(&f);
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+static const char limited[] = ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"),
+                                       "max_inflight_requests: 1 " CHAIN("X", "A") CHAIN("A", "Y"));
+
+static const struct member producer_and_gate[] = {{MEMBER, execute_three}, {MEMBER, execute_gated}};
+
+/* Begins a request whose producer waits: its second response is one too many. */
+static void begin_limited(struct asked *a, struct fixture *f, struct clock_fake *clock)
+{
+    set_gate(false);
+    atomic_store(&n_produced, 0);
+    set_up_timed(f, clock, limited, producer_and_gate);
+    make_request(a, f, &by_hand);
+    assert_null(add_numbers(a, "X", numbers, (int64_t[]){4}, 1));
+    assert_null(server_infer(&f->members[0].server, &a->request));
+    wait_inside();
+    while (atomic_load(&seen.n) < 2)
+        sched_yield();
+    assert_int_equal(atomic_load(&n_produced), 1);
+}
+
+static void a_producer_waits_for_the_steps_behind_it(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    begin_limited(&a, &f, NULL);
+    set_gate(true);
+    wait_for_end(&a);
+    assert_int_equal(a.n_responses, 3);
+    for (int i = 0; i < 3; i++)
+        expect_numbers(a.responses[i], 0, 11 + i, 4);
+    end_request(&a);
+    tear_down(&f);
+}
+
+static void wait_produced(void)
+{
+    while (atomic_load(&n_produced) < 3)
+        sched_yield();
+}
+
+static void a_cancel_ends_the_producers_wait(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    begin_limited(&a, &f, NULL);
+    request_cancel(&a.request);
+    wait_produced(); /* while the other step is still inside */
+    set_gate(true);
+    wait_for_end(&a);
+    assert_non_null(a.responses[a.n_responses - 1]->error);
+    assert_int_equal(status_code(a.responses[a.n_responses - 1]->error), STATUS_CANCELLED);
+    end_request(&a);
+    tear_down(&f);
+}
+
+static void a_producer_waits_for_300_seconds_only(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    struct clock_fake clock;
+    clock_fake_init(&clock, 1000 * NS_PER_S);
+    begin_limited(&a, &f, &clock);
+    while (atomic_load(&n_produced) < 3) {
+        clock_fake_advance(&clock, 301 * NS_PER_S);
+        sched_yield();
+    }
+    set_gate(true);
+    wait_for_end(&a);
+    assert_int_equal(a.n_responses, 3);
+    end_request(&a);
+    tear_down(&f);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+#define INLINE MEMBER "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }"
+
+static pthread_t executed_by[3];
+static char *frames[3];
+static atomic_int n_executed;
+
+static struct status *execute_here(struct instance *in, struct request **batch, uint32_t n)
+{
+    int i = atomic_fetch_add(&n_executed, 1);
+    char here;
+    executed_by[i] = pthread_self();
+    frames[i] = &here;
+    return execute_sum(in, batch, n);
+}
+
+/* The same model three times, each after the execution before, and as deep in the stack. */
+static void steps_that_execute_inline_follow_each_other(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    struct inline_budget budget = {.left_ns = 1000 * NS_PER_S, .is_embedders = true};
+    set_up(
+        &f,
+        ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"),
+                 CHAIN("X", "A") CHAIN("A", "B") CHAIN("B", "Y")),
+        (struct member[]){{INLINE, execute_here}, {INLINE, execute_here}, {INLINE, execute_here}});
+    struct model *others[] = {f.whole.model->members[1], f.whole.model->members[2]};
+    f.whole.model->members[1] = f.whole.model->members[2] = f.whole.model->members[0];
+    atomic_store(&n_executed, 0);
+    server_watch(&f.members[0].server, &budget);
+    make_request(&a, &f, &by_hand);
+    a.request.maker.inline_budget = &budget;
+    assert_null(add_numbers(&a, "X", numbers, (int64_t[]){4}, 1));
+    assert_null(server_infer(&f.members[0].server, &a.request));
+    assert_int_equal(a.n_final, 1); /* already */
+    expect_numbers(a.responses[0], 0, 13, 4);
+    for (int i = 0; i < 3; i++)
+        assert_true(pthread_equal(executed_by[i], pthread_self()));
+    assert_ptr_equal(frames[1], frames[2]);
+    end_request(&a);
+    inline_watch_close(&budget.watch);
+    f.whole.model->members[1] = others[0];
+    f.whole.model->members[2] = others[1];
+    tear_down(&f);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 static struct status *ask_once(void *arg)
@@ -825,6 +1005,11 @@ int main(void)
         cmocka_unit_test(a_cancelled_request_executes_no_further_step),
         cmocka_unit_test(a_cancel_takes_the_step_out_of_its_queue),
         cmocka_unit_test(after_the_deadline_no_step_begins),
+        cmocka_unit_test(a_false_condition_skips_the_step),
+        cmocka_unit_test(a_producer_waits_for_the_steps_behind_it),
+        cmocka_unit_test(a_cancel_ends_the_producers_wait),
+        cmocka_unit_test(a_producer_waits_for_300_seconds_only),
+        cmocka_unit_test(steps_that_execute_inline_follow_each_other),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
