@@ -112,6 +112,7 @@ struct instance {
     struct request *batch_of_one[2]; /* what `batch` points to if batch_capacity is 1 */
 
     long n_preempted; /* the runner's; see learn_on_worker() */
+    bool ends_soon;   /* its worker's: the model is short; see core/sched/afterwards.h */
 
     /* Under scheduler.mu. */
     struct instance_thread *thread; /* NULL before the first work for it */

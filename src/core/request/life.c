@@ -32,6 +32,7 @@
 #include "core/model/model_priv.h"
 #include "core/model/model_statistics.h"
 #include "core/request/request_trace.h"
+#include "core/request/steps.h"
 
 /* The lower half of `senders`. */
 #define COUNT 0xffffffffULL
@@ -239,6 +240,15 @@ struct status *request_reschedule(struct request *r)
         r->model->scheduler_ops->on_late_end(r);
     r->model->scheduler_ops->on_rescheduled(r);
     return NULL;
+}
+
+void request_cancel(struct request *r)
+{
+    atomic_store(&r->life.cancelled, true); /* seq_cst: pairs with steps_begin() */
+    if (atomic_load_explicit(&r->life.waiting, memory_order_relaxed))
+        r->model->scheduler_ops->on_cancelled(r);
+    if (UNLIKELY(atomic_load(&r->life.steps)))
+        steps_cancel_of(r);
 }
 
 struct status *status_cancelled(void)

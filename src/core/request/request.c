@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "core/model/model.h"
-#include "core/request/steps.h"
 
 enum {
     MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
@@ -345,15 +344,4 @@ void request_compact(struct request *r)
     arena_reset(&r->arena);
     r->arena = fresh;
     r->compact_above_bytes = 2 * fresh.chunk_bytes_total;
-}
-
-/* ------------------------------------------------------------------------------------------ */
-
-void request_cancel(struct request *r)
-{
-    atomic_store(&r->life.cancelled, true); /* seq_cst: pairs with steps_begin() */
-    if (atomic_load_explicit(&r->life.waiting, memory_order_relaxed))
-        r->model->scheduler_ops->on_cancelled(r);
-    if (UNLIKELY(atomic_load(&r->life.steps)))
-        steps_cancel_of(r);
 }

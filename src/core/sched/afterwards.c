@@ -11,7 +11,6 @@
 
 #include "base/mutex.h"
 #include "core/backend/instance.h"
-#include "core/sched/pull.h"
 
 THREAD_WORD struct afterwards *afterwards_last;
 
@@ -51,8 +50,7 @@ static bool ends_soon(const struct instance *in)
 {
     if (!in || in->runner == RUNNER_NONE)
         return false; /* no execution, or that of a warm-up */
-    return in->runner == RUNNER_CALLER ||
-           execution_is_short(&pull_scheduler_of(in->model)->execution);
+    return in->runner == RUNNER_CALLER || in->ends_soon;
 }
 
 void afterwards_post(struct afterwards *a)

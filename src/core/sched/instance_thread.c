@@ -192,7 +192,7 @@ static void wait_locked(struct instance_thread *w)
 }
 
 /* The models that wait are executed when the thread is done with what else is to be done. */
-static void on_wait(struct inline_budget *budget)
+static void let_wait(struct inline_budget *budget)
 {
     (void)budget;
 }
@@ -202,7 +202,7 @@ struct inline_budget *instance_thread_budget(struct instance_thread *w)
     struct inline_budget *budget = &w->budget;
     if (UNLIKELY(!budget->watch.dog)) {
         inline_watch_open(&budget->watch, w->instance->model->services->watchdog);
-        budget->on_wait = on_wait;
+        budget->on_wait = let_wait;
     }
     budget->left_ns = EXECUTION_BUDGET_NS;
     return budget;

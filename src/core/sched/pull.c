@@ -391,6 +391,7 @@ static void run_instance_locked(struct pull_scheduler *s, struct instance *in,
             dispatch_to_workers_locked(s);
         pull_unlock(s);
         if (n > 0) {
+            in->ends_soon = execution_is_short(&s->execution);
             uint64_t bytes,
                 took_ns = instance_execute(in, in->batch, n, clock_now_ns(s->clock), &bytes);
             if (took_ns && execution_is_in_doubt(&s->execution))
@@ -813,7 +814,7 @@ static void read_use(struct scheduler *s, uint64_t now_ns, struct watch_use *ret
     watch_read(&to_pull(s)->watch, now_ns, ret);
 }
 
-static const char *find_stuck_instance(struct scheduler *base)
+static const char *name_stuck_instance(struct scheduler *base)
 {
     const struct pull_scheduler *s = to_pull(base);
     const struct model *m = s->model;
@@ -854,5 +855,5 @@ static const struct scheduler_ops scheduler_ops = {
     .free = free_when_quiet,
     .use_instances = use_instances,
     .read_use = read_use,
-    .stuck_instance = find_stuck_instance,
+    .stuck_instance = name_stuck_instance,
 };
