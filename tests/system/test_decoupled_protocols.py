@@ -7,6 +7,7 @@ tests/plugins/script executes the script of each request, one letter a step; its
 
 import http.client
 import json
+import re
 import shutil
 import socket
 import struct
@@ -338,3 +339,17 @@ def test_statistics_have_each_response_over_both_protocols(server, channel):
                                   pb.ModelStatisticsResponse.FromString)(pb.ModelStatisticsRequest(name="counted"), timeout=WITHIN_S)
     by_grpc = by_grpc.model_stats[0].response_stats
     assert {index: {kind: (getattr(line, kind).count, getattr(line, kind).ns) for kind in KINDS} for index, line in by_grpc.items()} == wanted
+
+
+@pytest.mark.conch_only("2.51 has no such metric")
+def test_the_first_response_of_a_request_is_measured(tmp_path):
+    """Once for each request that has a response; a final flag alone is none."""
+    write_script(tmp_path, "plain")
+    flags = [*FLAGS, "--allow-metrics=true", "--metrics-port=0", "--metrics-config=histogram_latencies=true"]
+    with Server(tmp_path, flags=flags, grpc=True) as server, grpc.insecure_channel(server.grpc_url) as channel:
+        answers = list(stream(channel, [ask("nxfff.d"), ask("n.xd"), ask("nxEd"), ask("nxtfefld")]))
+        assert len(answers) == 3 + 0 + 1 + 4
+        port = wait_for(lambda: re.search(r"Started Metrics Service at \S*:(\d+)", server.log()), WITHIN_S, "metrics are served")[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WITHIN_S) as page:
+            line = 'nv_inference_first_response_histogram_ms_count{model="plain",version="1"} 3\n'
+            assert line in page.read().decode()

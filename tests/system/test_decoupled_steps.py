@@ -246,3 +246,19 @@ def test_an_unload_waits_for_responses_that_are_still_to_come(which, tmp_path, t
         servers.wait_for(lambda: state_of(session, "plain") == ("UNAVAILABLE", "unloaded"), 60, "the model is unloaded")
         assert session.do("load plain") == ["load plain ok"]
         assert events(session.do(ask("b", "plain", "nf.xd")), "b") == [response(1000), "final"]
+
+
+def test_a_reload_leaves_open_requests_as_they_are(which, tmp_path, tmp_path_factory):
+    """They are answered by the old model, while the new one answers others."""
+    repository.write_model(tmp_path, "plain", config())
+    with open_session(which, tmp_path, tmp_path_factory, options=("explicit", "plain")) as session:
+        session.tell(ask("old", "plain", "nxtfcffld", command="start"))
+        session.await_line(f"old {response(1000)}")
+        (tmp_path / "plain/config.pbtxt").write_text(config(instances=2))
+        session.tell("load plain")
+        session.await_line("load plain ok")
+        session.tell(ask("new", "plain", "nxtfcfld", 2, command="start"))
+        session.await_line(f"new {response(2000)}")
+        lines = session.do("cancel old", "wait old", "cancel new")
+        assert events(lines, "old")[-3:] == [response(1001), response(1002), response(1003, final=True)]
+        assert events(lines, "new")[-2:] == [response(2001), response(2002, final=True)]

@@ -116,6 +116,16 @@ def test_a_reader_that_leaves_frees_its_backend(models):
                  == [("UNAVAILABLE", "unloaded")], WITHIN_S, "the model is unloaded")
 
 
+def test_a_stop_gives_up_a_reader_that_sleeps(models):
+    """… when it has not read for the stall time; it need not wait for the time that a stop may take."""
+    with serve(models, "--grpc-max-response-pool-size=2", "--grpc-stall-timeout-secs=1", "--exit-timeout-secs=3600") as server:
+        with h2.Connection(server.grpc_url, settings=h2.setting(h2.INITIAL_WINDOW_SIZE, 0)) as connection:
+            begin_square(connection, 1, 1000)
+            wait_for(lambda: 2 in count_reported(server), WITHIN_S, "the backend waits")
+            server.process.terminate()
+            assert server.wait() == 0
+
+
 # ---- Streams of a connection ---------------------------------------------------------------------
 
 MAX_CONCURRENT_STREAMS = 3    # the number of the setting
