@@ -823,11 +823,16 @@ static bool is_handshake_over(struct conn *c, uint64_t now_ns)
             has_passed(c->read_ns, c->service->timeouts->idle_ns, now_ns));
 }
 
+/* A connection on which nothing has moved for so long needs no buffers for records. */
+#define TLS_REST_NS NS_PER_S
+
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->service->timeouts;
 
     note_pace(c, now_ns);
+    if (UNLIKELY(c->tls != NULL) && has_passed(conn_active_ns(c), TLS_REST_NS, now_ns))
+        tls_rest(c->tls);
     if (takes_too_slowly(c, now_ns) || (!c->lingering && is_handshake_over(c, now_ns))) {
         conn_close(c);
         return;

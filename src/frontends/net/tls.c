@@ -46,6 +46,13 @@ enum {
      */
     RECEIVES = 2,
     HANDSHAKE_RECEIVES = 8,
+    /*
+     * OpenSSL frees its buffers for records after each record. A connection that has read so often
+     * since it was last at rest keeps them, which saves a tenth of what a small record costs.
+     */
+    BUSY_READS = 32,
+    BUFFER_BYTES = 2 * (17 << 10), /* one for each direction */
+    SPARE_BYTES = 1 << 20,         /* … for which nothing else may have to be given up */
 };
 
 struct tls {
@@ -60,6 +67,8 @@ struct tls {
     bool cut;                  /* in this call: it has, but receives_left is 0 */
     bool unread;               /* see tls_reads_on() */
     bool more_follows;         /* another record of the same tls_write() */
+    bool keeps_buffers;        /* until tls_rest() */
+    unsigned int n_reads;      /* since it was last at rest, until it keeps them */
     int receives_left;         /* of this call */
     int error;                 /* errno of a send() or recv() that failed; 0: none */
     size_t n_sent, n_received; /* by the socket, since they were last taken */
@@ -200,6 +209,26 @@ static void send_close_notify(struct tls *t)
         ERR_clear_error();
 }
 
+/* Lets OpenSSL keep its buffers, while the budget has room for much more than these. */
+static void keep_buffers(struct tls *t)
+{
+    t->n_reads = 0;
+    t->keeps_buffers =
+        budget_could_take(t->budget, SPARE_BYTES) && budget_take(t->budget, BUFFER_BYTES);
+    if (t->keeps_buffers)
+        SSL_clear_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+}
+
+void tls_rest(struct tls *t)
+{
+    t->n_reads = 0;
+    if (!t->keeps_buffers || SSL_free_buffers(t->ssl) != 1)
+        return;
+    SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+    t->keeps_buffers = false;
+    budget_give(t->budget, BUFFER_BYTES);
+}
+
 void tls_free(struct tls *t)
 {
     if (!t)
@@ -208,7 +237,7 @@ void tls_free(struct tls *t)
         send_close_notify(t);
     SSL_free(t->ssl);
     buf_done(&t->held);
-    budget_give(t->budget, KEPT_BYTES);
+    budget_give(t->budget, KEPT_BYTES + (t->keeps_buffers ? BUFFER_BYTES : 0));
     mem_free(t);
 }
 
@@ -351,6 +380,8 @@ static ssize_t read_nothing(struct tls *t)
 ssize_t tls_read(struct tls *t, const struct iovec *space, int n_space)
 {
     size_t total = 0, n = 1;
+    if (UNLIKELY(!t->keeps_buffers) && ++t->n_reads > BUSY_READS && !t->failed)
+        keep_buffers(t);
     begin_tls_call(t, 0);
     t->unread = true;
     for (int i = 0; i < n_space && n > 0; i++) {

@@ -84,6 +84,12 @@ enum tls_result tls_flush(struct tls *t);
  */
 enum tls_result tls_end(struct tls *t);
 
+/*
+ * tls_rest - frees the buffers that a busy connection keeps. To be called for one on which nothing
+ * has moved for a while.
+ */
+void tls_rest(struct tls *t);
+
 /* tls_held_bytes - the bytes for which the socket had no room. */
 size_t tls_held_bytes(const struct tls *t);
 

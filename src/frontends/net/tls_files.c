@@ -243,7 +243,7 @@ static SSL_CTX *new_ctx(struct tls_files *f)
     if (!ctx)
         return NULL;
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); /* an idle connection has none for records */
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); /* but for busy connections: tls.c */
     SSL_CTX_set_read_ahead(ctx, 1); /* one system call reads a record with its head */
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* clients keep sessions, as tickets */
     SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, f);

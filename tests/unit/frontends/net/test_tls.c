@@ -130,6 +130,74 @@ static void what_does_not_fit_into_the_space_is_read_on(void **state)
 }
 
 /* Writes as the out-queue's pieces lie, and reads at the client whatever has come. */
+static size_t used_bytes(void)
+{
+    struct budget_stats stats;
+    budget_stats(budget, &stats);
+    return stats.used_bytes;
+}
+
+/* Exchanges n small records each way. */
+static void talk(int n)
+{
+    for (int i = 0; i < n; i++) {
+        char heard[100];
+        struct iovec piece = {(char[]){"answer"}, 6};
+        say("a question");
+        assert_int_equal(hear(heard, sizeof(heard)), 10);
+        assert_memory_equal(heard, "a question", 10);
+        assert_int_equal(tls_write(tls, &piece, 1), 6);
+        tlsc_receive(&client);
+        assert_int_equal(SSL_read(client.ssl, heard, sizeof(heard)), 6);
+        assert_memory_equal(heard, "answer", 6);
+    }
+}
+
+/* What they keep counts in the budget until they rest; then they go on as before. */
+static void busy_connections_keep_their_buffers(void **state)
+{
+    (void)state;
+    enum { BUFFERS = 34 << 10 };
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    size_t at_rest = used_bytes();
+    for (int round = 0; round < 3; round++) {
+        talk(10);
+        assert_int_equal(used_bytes(), at_rest);
+        tls_rest(tls); /* a connection that is asked now and then keeps none */
+        talk(100);
+        assert_int_equal(used_bytes(), at_rest + BUFFERS);
+        tls_rest(tls);
+        assert_int_equal(used_bytes(), at_rest);
+    }
+    /* Bytes that are not read yet stay. */
+    talk(100);
+    char heard[10];
+    say("a question");
+    assert_int_equal(hear(heard, 4), 4);
+    tls_rest(tls);
+    assert_int_equal(used_bytes(), at_rest + BUFFERS);
+    assert_int_equal(hear(heard, 6), 6);
+    assert_memory_equal(heard, "estion", 6);
+}
+
+static void without_room_in_the_budget_no_buffers_are_kept(void **state)
+{
+    (void)state;
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    struct budget_stats stats;
+    budget_stats(budget, &stats);
+    size_t rest = stats.limit_bytes - stats.used_bytes - (100 << 10);
+    assert_true(budget_take(budget, rest));
+    size_t used = used_bytes();
+    talk(100);
+    assert_int_equal(used_bytes(), used);
+    budget_give(budget, rest);
+    talk(100);
+    assert_true(used_bytes() > used - rest);
+}
+
 static void a_large_answer_waits_for_its_reader(void **state)
 {
     (void)state;
@@ -354,6 +422,8 @@ int main(void)
         cmocka_unit_test(a_handshake_may_come_in_any_portions),
         cmocka_unit_test_teardown(records_are_read_byte_by_byte, end_all),
         cmocka_unit_test_teardown(what_does_not_fit_into_the_space_is_read_on, end_all),
+        cmocka_unit_test_teardown(busy_connections_keep_their_buffers, end_all),
+        cmocka_unit_test_teardown(without_room_in_the_budget_no_buffers_are_kept, end_all),
         cmocka_unit_test_teardown(a_large_answer_waits_for_its_reader, end_all),
         cmocka_unit_test_teardown(both_sides_say_that_they_end, end_all),
         cmocka_unit_test_teardown(a_socket_that_is_closed_ends_the_input, end_all),
