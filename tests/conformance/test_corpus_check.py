@@ -67,7 +67,8 @@ def test_check_finds_what_the_server_refuses(mode, tmp_path):
     placed = 0
     for name, reason in refused.items():
         match = WRONG_TEXT.fullmatch(reason) or PLACED.fullmatch(reason)
-        if not match:
+        # Of an input without a type the server first sees that it fits no model; conch check says what is missing.
+        if not match or "TYPE_INVALID is inferred" in reason:
             continue
         placed += 1
         same = [finding for finding in errors.get(name, [])

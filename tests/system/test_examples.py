@@ -123,6 +123,51 @@ def test_the_add_sub_example_prints_its_sums(examples):
     assert rows["OUTPUT1"] == [a - b for a, b in zip(rows["INPUT0"], rows["INPUT1"])]
 
 
+def test_the_ensembles_answer_as_their_page_shows(examples):
+    page = (ROOT / "docs/ensembles.md").read_text(encoding="utf-8")
+    shown = re.search(r"^\$ examples/read_digits.py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1]
+    for _ in range(2):    # the total of a new sequence begins at 0
+        code, out, err = run(sys.executable, FOLDER / "read_digits.py", "--url", examples.url)
+        assert (code, out) == (0, shown), err
+
+
+def test_an_ensemble_reads_all_digits_as_its_model_does(examples):
+    held_out = numpy.load(FOLDER / "digits/held_out.npz")
+    light = numpy.round(255 * (1 - held_out["images"].reshape(-1, 8, 8) / 16)).astype(int)
+    names, all_scores = [], []
+    for at in range(0, len(light), 50):
+        photos = light[at:at + 50]
+        body = {"inputs": [{"name": "photo", "datatype": "UINT8", "shape": list(photos.shape), "data": photos.ravel().tolist()}]}
+        outputs = {output["name"]: output for output in ask(examples, "POST", "/v2/models/read_digit/infer", body).json()["outputs"]}
+        names += outputs["name"]["data"]
+        scores = numpy.array(outputs["scores"]["data"]).reshape(outputs["scores"]["shape"])
+        assert numpy.array_equal(numpy.array(outputs["score"]["data"]), scores.max(axis=1))
+        all_scores.append(scores)
+    seen = numpy.concatenate(all_scores).argmax(axis=1)
+    words = "zero one two three four five six seven eight nine".split()
+    assert names == [words[digit] for digit in seen]
+    assert (seen == held_out["labels"]).mean() > 0.97
+
+
+def test_read_digits_reports_a_missing_server_and_a_missing_model(server):
+    for url in (f"localhost:{free_port()}", server.url):
+        code, out, err = run(sys.executable, FOLDER / "read_digits.py", "--url", url)
+        assert (code, out) == (1, "") and err.startswith(f"read_digits.py: {url} answered: ") and len(err.splitlines()) == 1, err
+
+
+def test_the_models_of_the_ensembles_are_what_their_script_makes(tmp_path):
+    pytest.importorskip("onnx")
+    script = tmp_path / "examples/ensembles/make_models.py"
+    script.parent.mkdir(parents=True)
+    script.write_text((FOLDER / "ensembles/make_models.py").read_text())
+    code, _, err = run(sys.executable, script)
+    assert code == 0, err
+    made = sorted(path.relative_to(tmp_path / "examples/models") for path in tmp_path.glob("examples/models/*/1/model.onnx"))
+    assert [str(path.parts[0]) for path in made] == ["digits_name", "digits_prepare", "digits_total"]
+    for path in made:
+        assert (tmp_path / "examples/models" / path).read_bytes() == (EXAMPLES / path).read_bytes()
+
+
 def test_identity_answers_as_the_readme_shows(examples):
     readme = (FOLDER / "README.md").read_text()
     command = re.search(r"^    (curl localhost:8000.*\n.*)$", readme, re.MULTILINE)[1]

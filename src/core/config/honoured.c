@@ -48,7 +48,7 @@ const struct config_table config_tables[] = {
         {"optimization", LOOK},
         {"sequence_batching", LOOK},
         {"parameters", YES},
-        {"ensemble_scheduling", NO},
+        {"ensemble_scheduling", YES},
         {"model_warmup", YES},
         {"backend", YES},
         {"model_operations", YES},      /* for the backend */

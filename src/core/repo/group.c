@@ -451,6 +451,9 @@ static enum ensemble_answer find_step_model(void *arg, const Inference__ModelEns
         i++;
     mutex_lock(&repo->mu);
     const struct repo_model *rm = repository_member_locked(repo, f->ensemble, step->model_name);
+    if (*step->model_namespace && rm &&
+        (!rm->storage || strcmp(rm->storage->root, step->model_namespace) != 0))
+        rm = NULL; /* a model of another repository must not stand in for the one that is meant */
     struct model *m = rm ? version_after_locked(f->group, rm, step->model_version) : NULL;
     if (m)
         model_ref(m);

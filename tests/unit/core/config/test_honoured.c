@@ -56,17 +56,6 @@ static void defaults_are_fine(void **state)
     assert_null(check("version_policy { }"));
 }
 
-static void a_scheduler_is_asked_for_by_its_presence(void **state)
-{
-    struct status *st = check("name: 'm'\n\n  ensemble_scheduling { }");
-    assert_non_null(st);
-    assert_int_equal(status_code(st), STATUS_UNSUPPORTED);
-    assert_string_equal(
-        status_message(st),
-        "model 'm': field 'ensemble_scheduling' is not supported yet by Conch (f:3:3)");
-    status_free(st);
-}
-
 /* ---- every field of the schema */
 
 static const ProtobufCMessageDescriptor *const top = &inference__model_config__descriptor;
@@ -183,7 +172,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_complete),
         cmocka_unit_test(defaults_are_fine),
-        cmocka_unit_test(a_scheduler_is_asked_for_by_its_presence),
         cmocka_unit_test(every_field_is_honoured_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
