@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, grpc, loading, metrics, micro, ort, others, repository, requests, wrk
+from . import embed, ensemble, grpc, loading, metrics, micro, ort, others, repository, requests, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -237,6 +237,7 @@ ROWS = {
     "abi": abi,
     "embed": embed.embed,
     "decoupled": embed.decoupled,
+    "ensemble": ensemble.ensemble,
     "cores": embed.cores,
     "others": others.others,
     "grpc-small": grpc.small,
