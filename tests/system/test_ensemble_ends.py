@@ -18,12 +18,6 @@ from pipelines import Stage, ensemble, step
 
 pytestmark = pytest.mark.conch_only("is about what Triton 2.51 does not do")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _conch():
-    pipelines.need("conch")
-
-
 X, Y = ("X",), ("Y",)
 DECOUPLED = "model_transaction_policy { decoupled: true }\n"
 

@@ -15,12 +15,6 @@ from pipelines import Stage, command, ensemble, step
 
 pytestmark = pytest.mark.conch_only("the genuine Triton refuses requests while a reload changes ensembles")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _conch():
-    pipelines.need("conch")
-
-
 RELOADS = 40 if servers.SANITIZED else 1000
 CLIENTS = 4
 SUMS = {10: 22, 20: 42}    # of two steps of b, and two of others: by what b adds
