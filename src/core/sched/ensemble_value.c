@@ -298,9 +298,10 @@ struct status *ensemble_step_condition(const struct ensemble_request *er,
         return NULL;
     const struct ensemble_tensor_value *v =
         to_value(ensemble_run_input(er->run, s, step->condition));
-    *skip = true;
-    if (!v)
+    if (!v) {
+        *skip = true;
         return NULL;
+    }
     const char *byte = find_byte(v);
     if (!byte || (v->input ? v->input->dtype : v->output->dtype) != DTYPE_BOOL)
         return status_new(STATUS_INVALID_ARG,
