@@ -17,7 +17,8 @@
  *
  * INPUT is NAME:TYPE:SHAPE:ELEMENTS, separated by commas, or one of @priority:N,
  * @timeout:MICROSECONDS, @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @trace,
- * @PARAMETER:TEXT. A traced request ends with the release of its trace.
+ * @labels, @PARAMETER:TEXT. A traced request ends with the release of its trace. With @labels each
+ * output has the label of its first class behind it, in brackets.
  * PARAMETER of a load is TYPE:NAME=VALUE, its type being string, bytes, int, bool or double.
  *
  * It prints one line for each event:
@@ -43,7 +44,7 @@ struct running {
     TRITONSERVER_InferenceRequest *request;
     void *data[MAX_INPUTS];
     size_t n_data;
-    bool traced;
+    bool traced, labelled;
     bool final, released; /* this and the next under mu */
     size_t n_traces;
     struct seen_trace {
@@ -197,7 +198,14 @@ static TRITONSERVER_Error *give_back(TRITONSERVER_ResponseAllocator *a, void *bu
     return NULL;
 }
 
-static void print_outputs(FILE *to, TRITONSERVER_InferenceResponse *response)
+static void print_label(FILE *to, TRITONSERVER_InferenceResponse *response, uint32_t index)
+{
+    const char *label;
+    must(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, index, 0, &label));
+    fprintf(to, " [%s]", label ? label : "");
+}
+
+static void print_outputs(FILE *to, TRITONSERVER_InferenceResponse *response, bool labelled)
 {
     uint32_t n = 0;
     must(TRITONSERVER_InferenceResponseOutputCount(response, &n));
@@ -218,6 +226,8 @@ static void print_outputs(FILE *to, TRITONSERVER_InferenceResponse *response)
             fprintf(to, "%s%" PRId64, d ? "," : "", shape[d]);
         fputc(':', to);
         print_elements(to, type, base, size);
+        if (labelled)
+            print_label(to, response, i);
     }
 }
 
@@ -239,7 +249,7 @@ static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t
         else
             fprintf(to, " response");
         if (!error)
-            print_outputs(to, response);
+            print_outputs(to, response, r->labelled);
         must(TRITONSERVER_InferenceResponseDelete(response));
     }
     fprintf(to, "%s", final ? " final" : "");
@@ -433,6 +443,10 @@ static TRITONSERVER_Error *set_option(struct running *r, char *text)
         return set_flag(r, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
     if (strcmp(text, "@trace") == 0) {
         r->traced = true;
+        return NULL;
+    }
+    if (strcmp(text, "@labels") == 0) {
+        r->labelled = true;
         return NULL;
     }
     if (!rest)
