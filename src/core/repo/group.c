@@ -493,6 +493,11 @@ static const struct repo_model *find_way_back_locked(const struct repository *re
     return back;
 }
 
+bool group_is_circular_locked(const struct repository *repo, struct repo_model *ensemble)
+{
+    return find_way_back_locked(repo, ensemble) != NULL;
+}
+
 NODISCARD static struct status *check_cycle(struct repository *repo, struct repo_model *rm,
                                             const struct model_config *c)
 {

@@ -65,4 +65,8 @@ NODISCARD struct status *group_end(struct group *g);
  */
 void group_bring_up_alone(struct repository *repo, struct repo_model *rm, struct load *l);
 
+/* group_is_circular_locked - is the ensemble a member of itself, at any depth? Under
+ * repository.mu. */
+bool group_is_circular_locked(const struct repository *repo, struct repo_model *ensemble);
+
 #endif

@@ -266,16 +266,24 @@ static void load_one(void *arg, size_t i)
     load_model(l->repo, l->models[i]);
 }
 
-/* Takes an ensemble that has waited in vain. */
+/* Takes an ensemble that has waited in vain: one of a circle, as long as there is one. */
 static struct load *take_left_over(struct repository *repo, struct repo_model **ret_ensemble)
 {
-    struct load *load = NULL;
+    struct repo_model *found = NULL;
     mutex_lock(&repo->mu);
-    for (size_t i = 0; i < repo->n_models && !load; i++) {
-        *ret_ensemble = repo->models[i];
-        load = TAKE(repo->models[i]->parked);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        struct repo_model *rm = repo->models[i];
+        if (!rm->parked)
+            continue;
+        found = found ? found : rm;
+        if (group_is_circular_locked(repo, rm)) {
+            found = rm;
+            break;
+        }
     }
+    struct load *load = found ? TAKE(found->parked) : NULL;
     mutex_unlock(&repo->mu);
+    *ret_ensemble = found;
     return load;
 }
 

@@ -412,9 +412,18 @@ static const uint64_t *take_requested(const struct ensemble_plan *p, const struc
     return set;
 }
 
+/* The server stops: only sequences that have begun in a step's model go on. */
+static bool comes_too_late(const struct request *r)
+{
+    return atomic_load_explicit(&r->model->is_closing, memory_order_relaxed) &&
+           (!request_names_sequence(r) || (r->maker.flags & REQUEST_SEQUENCE_START));
+}
+
 static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
 {
     struct ensemble_scheduler *es = to_ensemble(s);
+    if (UNLIKELY(comes_too_late(r)))
+        return request_too_late(r);
     struct layout l = layout_of(es->plan, r);
     char *block = pool_alloc(r->pool, l.bytes, NULL);
     if (!block)
