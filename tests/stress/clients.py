@@ -20,8 +20,8 @@ from wire import Connection, request_bytes
 LARGE = 1 << 20    # elements at most
 
 # Models by how they execute. No client leaves one of STEADY before the answer.
-STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text"]
-FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue"]
+STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text", "steady_ensemble"]
+FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue", "fickle_ensemble"]
 BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
 SPOILT = "spoilt"    # asked by bytes that may be no request
 
@@ -41,7 +41,28 @@ def write_models(root):
     repository.write_identity(root, "fickle_thread", fp32, CONCH_EXECUTION="thread")
     repository.write_identity(root, "fickle_slow", fp32, execute_delay_ms=3)
     repository.write_identity(root, SPOILT, fp32)
+    repository.write_identity(root, "part_inline", fp32, CONCH_EXECUTION="inline")
+    repository.write_identity(root, "part_thread", fp32, CONCH_EXECUTION="thread")
+    repository.write_identity(root, "part_slow", fp32, execute_delay_ms=1)
+    write_chain(root, "steady_ensemble", ["part_inline", "part_inline", "part_thread", "part_inline"])
+    write_chain(root, "fickle_ensemble", ["part_thread", "part_slow", "part_inline", "part_ensemble"])
+    write_chain(root, "part_ensemble", ["part_inline", "part_thread"])
     return root
+
+
+def write_chain(root, name, models):
+    """An ensemble whose steps are these models, one after the other."""
+    tensors = ["INPUT0", *(f"t{i}" for i in range(1, len(models))), "OUTPUT0"]
+    steps = "".join(
+        f'step {{ model_name: "{model}" model_version: -1 input_map {{ key: "INPUT0" value: "{before}" }} '
+        f'output_map {{ key: "OUTPUT0" value: "{behind}" }} }}\n'
+        for model, before, behind in zip(models, tensors, tensors[1:], strict=False))
+    repository.write_model(root, name, f"""name: "{name}"
+platform: "ensemble"
+input {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }}
+output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }}
+ensemble_scheduling {{ {steps} }}
+""")
 
 
 # ---- Requests, each with its expected answer
