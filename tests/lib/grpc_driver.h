@@ -52,7 +52,7 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
                             .loop = &loop,
                             .compress = compress_new(),
                             .packing = packing_new(server, &loop)};
-    list_init(&ctx.watches);
+    list_init(&ctx.watched);
     timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,
                               .handler_ctx = &ctx,

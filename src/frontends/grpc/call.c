@@ -33,13 +33,13 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
         .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
     if (settings->server)
         ctx->packing = packing_new(settings->server, env->net.loop);
-    list_init(&ctx->watches);
+    list_init(&ctx->watched);
     timer_init(&ctx->watch_timer, NULL);
 }
 
 void grpc_ctx_done(struct grpc_ctx *ctx)
 {
-    BUG_ON(!list_empty(&ctx->watches) || ctx->watch_timer.is_set);
+    BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set);
     compress_free(ctx->compress);
     packing_free(ctx->packing);
 }

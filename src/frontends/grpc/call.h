@@ -125,8 +125,12 @@ struct grpc_ctx {
     struct compress *compress; /* for small messages, … */
     struct packing *packing;   /* … for others, on helper threads; NULL: for all */
     struct loop_share *share;  /* the loop's inline budget; NULL: this thread executes no models */
-    struct list watches;       /* calls of Health/Watch (health_watch.c) … */
-    struct timer watch_timer;  /* … and the timer that they share, set while there are some */
+    /* Names that calls of Health/Watch watch (health_watch.c). */
+    struct list watched;
+    size_t n_watched;
+    size_t n_unseen;          /* of them, in this round of looks */
+    uint64_t round_ns;        /* when it began */
+    struct timer watch_timer; /* set while there are names */
 };
 
 enum {

@@ -2,17 +2,20 @@
 /*
  * Health/Watch: a call that gets the state of a service at once, and again at each change.
  *
- *      take_watch_message ─► send_state ◄── look_at_all (timer) ◄─┐ every LOOK_NS
- *      stop_watch ─► NOT_SERVING and the status UNAVAILABLE       └─┘
+ *      take_watch_message ─► join_watches ─► send_state ◄── look_at (timer) ◄─┐ each name every
+ *      stop_watch ─► NOT_SERVING and the status UNAVAILABLE                    └─┘ LOOK_NS
+ *
+ * Calls that watch the same name share one state of it. The names are looked at in portions, so
+ * that many of them keep no other client of the loop waiting.
  *
  * The empty name and the names of our services mean the whole server. Any other name means the
  * model of that name; SERVICE_UNKNOWN is sent while there is none, and the call goes on, since the
  * model may be loaded later. (Check answers for the server whatever the name is, as the reference
  * does; reference/behaviours §6.10.)
  *
- * Invariants: the timer is set only while a call watches. At most one message of a call is under
- * way. A client that does not read gets the newest state later and costs no memory. Thread: the
- * loop's.
+ * Invariants: the timer is set only while a call watches. A name has at least one watch. At most
+ * one message of a call is under way. A client that does not read gets the newest state later and
+ * costs no memory. Thread: the loop's.
  */
 #include <string.h>
 
@@ -25,22 +28,33 @@
 #include "frontends/grpc/call.h"
 #include "frontends/ops/ops.h"
 
-#define LOOK_NS (200 * NS_PER_MS)
+#define LOOK_NS    (200 * NS_PER_MS) /* from one look at a name to the next */
+#define PORTION_NS NS_PER_MS         /* … between portions of the names */
 
 enum {
     MAX_NAME = 1024,
+    LOOKS_AT_ONCE = 64, /* names, each of which costs a look-up of its model */
     MAX_REQUEST = 4096, /* a name, and fields of later versions */
 };
 
 /* The values are those of HealthCheckResponse.ServingStatus. */
 enum state { STATE_NONE = 0, STATE_SERVING = 1, STATE_NOT_SERVING = 2, STATE_UNKNOWN_SERVICE = 3 };
 
+/* A name, and the calls that watch it. */
+struct watched {
+    struct list link;    /* in grpc_ctx.watched; the name that was looked at last is the last */
+    struct list watches; /* struct watch */
+    enum state state;    /* when it was last looked at */
+    bool is_behind;      /* a call has not been sent this state, since it is sending another */
+    size_t name_length;  /* of the model; 0: the server */
+    char name[];
+};
+
 struct watch {
-    struct list link;   /* in grpc_ctx.watches, from the message to the end of the call */
-    const char *name;   /* of a model, in the call's arena; */
-    size_t name_length; /* 0: the server */
-    enum state sent;    /* the last state that was sent */
-    bool is_sending;    /* … and has not left */
+    struct list link;        /* in watched->watches */
+    struct watched *watched; /* from the message to the end of the call; else NULL */
+    enum state sent;         /* the last state that was sent */
+    bool is_sending;         /* … and has not left */
     struct out_piece piece;
 };
 
@@ -74,14 +88,19 @@ static enum state get_server_state(struct server *s)
     return ready ? STATE_SERVING : STATE_NOT_SERVING;
 }
 
-static enum state get_model_state(struct server *s, const struct watch *w)
+static enum state get_model_state(struct server *s, const struct watched *n)
 {
-    struct ops_model_ref ref = {w->name, w->name_length, "", 0};
+    struct ops_model_ref ref = {n->name, n->name_length, "", 0};
     bool ready = false;
     struct status *st = ops_model_ready(s, &ref, &ready);
     bool is_unknown = st && status_code(st) == STATUS_NOT_FOUND;
     status_free(st);
     return is_unknown ? STATE_UNKNOWN_SERVICE : ready ? STATE_SERVING : STATE_NOT_SERVING;
+}
+
+static enum state get_state(struct server *s, const struct watched *n)
+{
+    return n->name_length > 0 ? get_model_state(s, n) : get_server_state(s);
 }
 
 /* ---- Sending -------------------------------------------------------------------------------- */
@@ -115,37 +134,103 @@ static void send_state(struct grpc_call *c, enum state state)
     call_send(c, &framed);
 }
 
-static void look_at_all(struct timer *t)
+/* ---- Names ---------------------------------------------------------------------------------- */
+
+static void look_at(struct grpc_ctx *ctx, struct watched *n)
 {
-    struct grpc_ctx *ctx = CONTAINER_OF(t, struct grpc_ctx, watch_timer);
-    struct server *server = ctx->settings->server;
-    enum state of_server = STATE_NONE; /* found once for all calls: there may be many models */
-    LIST_FOR_EACH (link, &ctx->watches) {
+    enum state state = get_state(ctx->settings->server, n);
+    if (state == n->state && !n->is_behind)
+        return;
+    n->state = state;
+    n->is_behind = false;
+    LIST_FOR_EACH (link, &n->watches) {
         struct watch *w = LIST_ENTRY(link, struct watch, link);
-        if (w->name_length == 0 && of_server == STATE_NONE)
-            of_server = get_server_state(server);
-        send_state(grpc_call_of(w), w->name_length > 0 ? get_model_state(server, w) : of_server);
+        send_state(grpc_call_of(w), state);
+        n->is_behind |= w->sent != state;
     }
-    timers_set(&ctx->loop->timers, t, ctx->loop->now_ns + LOOK_NS);
 }
 
-/* The call gets the changes from now on. */
-static void join_watches(struct grpc_call *c)
+/* Looks at a portion of the names; the round begins again LOOK_NS after it has begun. */
+static void look_at_some(struct timer *t)
+{
+    struct grpc_ctx *ctx = CONTAINER_OF(t, struct grpc_ctx, watch_timer);
+    uint64_t now_ns = ctx->loop->now_ns;
+    if (ctx->n_unseen == 0) {
+        ctx->round_ns = now_ns;
+        ctx->n_unseen = ctx->n_watched;
+    }
+    for (int i = 0; i < LOOKS_AT_ONCE && ctx->n_unseen > 0; i++, ctx->n_unseen--) {
+        struct list *link = list_pop(&ctx->watched);
+        list_push(&ctx->watched, link);
+        look_at(ctx, LIST_ENTRY(link, struct watched, link));
+    }
+    uint64_t next_ns = now_ns + PORTION_NS;
+    if (ctx->n_unseen == 0)
+        next_ns = MAX(next_ns, ctx->round_ns + LOOK_NS);
+    timers_set(&ctx->loop->timers, t, next_ns);
+}
+
+static struct watched *find_watched(struct grpc_ctx *ctx, struct pbwire_bytes name)
+{
+    LIST_FOR_EACH (link, &ctx->watched) {
+        struct watched *n = LIST_ENTRY(link, struct watched, link);
+        if (n->name_length == name.length && memcmp(n->name, name.at, name.length) == 0)
+            return n;
+    }
+    return NULL;
+}
+
+static struct watched *add_watched(struct grpc_ctx *ctx, struct pbwire_bytes name)
+{
+    struct watched *n = pool_alloc(ctx->env->net.pool, sizeof(*n) + name.length, NULL);
+    if (!n)
+        return NULL;
+    *n = (struct watched){.name_length = name.length};
+    memcpy(n->name, name.at, name.length);
+    list_init(&n->watches);
+    list_push(&ctx->watched, &n->link);
+    ctx->n_watched++;
+    n->state = get_state(ctx->settings->server, n);
+    return n;
+}
+
+/* The call gets the state, and its changes from now on. False: no memory. */
+static bool join_watches(struct grpc_call *c, struct pbwire_bytes name)
 {
     struct grpc_ctx *ctx = c->ctx;
-    list_push(&ctx->watches, &health_watch_of(c)->link);
-    if (ctx->watch_timer.is_set)
-        return;
-    timer_init(&ctx->watch_timer, look_at_all);
-    timers_set(&ctx->loop->timers, &ctx->watch_timer, ctx->loop->now_ns + LOOK_NS);
+    struct watch *w = health_watch_of(c);
+    w->watched = find_watched(ctx, name);
+    if (w->watched)
+        look_at(ctx, w->watched); /* the state of this moment, for all of its watches */
+    else
+        w->watched = add_watched(ctx, name);
+    if (!w->watched)
+        return false;
+    list_push(&w->watched->watches, &w->link);
+    send_state(c, w->watched->state);
+    if (!ctx->watch_timer.is_set) {
+        timer_init(&ctx->watch_timer, look_at_some);
+        timers_set(&ctx->loop->timers, &ctx->watch_timer, ctx->loop->now_ns + LOOK_NS);
+    }
+    return true;
 }
 
 /* The call has its status: nothing more is sent. */
 static void leave_watches(struct grpc_call *c)
 {
     struct grpc_ctx *ctx = c->ctx;
-    list_remove(&health_watch_of(c)->link);
-    if (list_empty(&ctx->watches))
+    struct watch *w = health_watch_of(c);
+    struct watched *n = TAKE(w->watched);
+    if (!n)
+        return;
+    list_remove(&w->link);
+    if (!list_empty(&n->watches))
+        return;
+    list_remove(&n->link);
+    pool_release(n);
+    ctx->n_watched--;
+    ctx->n_unseen = MIN(ctx->n_unseen, ctx->n_watched);
+    if (ctx->n_watched == 0)
         timers_clear(&ctx->loop->timers, &ctx->watch_timer);
 }
 
@@ -155,15 +240,14 @@ static void begin_health_watch(struct grpc_call *c)
 {
     struct watch *w = health_watch_of(c);
     list_init(&w->link);
-    w->name_length = 0;
+    w->watched = NULL;
     w->sent = STATE_NONE;
     w->is_sending = false;
 }
 
-/* Reads the name of the service from a HealthCheckRequest. */
-static struct status *read_service(struct grpc_call *c, const char *bytes, size_t n_bytes)
+/* Reads the name of the service from a HealthCheckRequest; empty: the server. */
+static struct status *read_service(const char *bytes, size_t n_bytes, struct pbwire_bytes *ret_name)
 {
-    struct watch *w = health_watch_of(c);
     struct pbwire in = pbwire_of(bytes, n_bytes);
     struct pbwire_bytes name = {"", 0};
     struct pbwire_field f;
@@ -176,11 +260,8 @@ static struct status *read_service(struct grpc_call *c, const char *bytes, size_
     if (name.length > MAX_NAME)
         return status_new(STATUS_INVALID_ARG, "the service's name has %zu bytes, the limit is %d",
                           name.length, MAX_NAME);
-    if (names_server(name))
-        return NULL;
-    w->name = arena_strndup(&c->arena, name.at, name.length);
-    w->name_length = name.length;
-    return w->name ? NULL : status_no_memory();
+    *ret_name = names_server(name) ? (struct pbwire_bytes){"", 0} : name;
+    return NULL;
 }
 
 /* Ends a call when the service stops. */
@@ -194,20 +275,16 @@ static void stop_watch(struct grpc_call *c)
 
 static void take_watch_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
-    struct watch *w = health_watch_of(c);
-    struct server *server = c->ctx->settings->server;
-    struct status *st = read_service(c, bytes, n_bytes);
+    struct pbwire_bytes name = {"", 0};
+    struct status *st = read_service(bytes, n_bytes, &name);
+    bool draining = c->ctx->env->net.draining;
+    if (!st && !draining && !join_watches(c, name))
+        st = status_no_memory();
     pool_release(block);
-    if (st) {
+    if (st)
         call_fail(c, st);
-        return;
-    }
-    if (c->ctx->env->net.draining) {
+    else if (draining)
         stop_watch(c);
-        return;
-    }
-    join_watches(c);
-    send_state(c, w->name_length > 0 ? get_model_state(server, w) : get_server_state(server));
 }
 
 const struct grpc_kind grpc_watch_kind = {

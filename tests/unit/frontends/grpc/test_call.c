@@ -1155,10 +1155,45 @@ static void a_watch_tells_each_change(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(all); i++)
         nghttp2_submit_rst_stream(client.ng, 0, all[i]->id, NGHTTP2_CANCEL);
     h2c_pump(&client);
-    assert_true(list_empty(&ctx.watches));
+    assert_true(list_empty(&ctx.watched));
     assert_false(ctx.watch_timer.is_set);
     await_state(watch("a"), 1, 1);
     assert_true(ctx.watch_timer.is_set);
+}
+
+/* Calls share the state of a name, and an iteration looks at some names only. */
+static void names_are_looked_at_once_and_in_portions(void **state)
+{
+    enum { SAME = 20, OTHERS = 150, PORTION = 64, NAMES = 1 + OTHERS };
+    (void)state;
+    struct h2c_stream *of_b[SAME];
+    for (int i = 0; i < SAME; i++)
+        of_b[i] = watch("b");
+    assert_int_equal(ctx.n_watched, 1);
+    for (int i = 0; i < OTHERS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "none%d", i);
+        await_state(watch(name), 1, 3);
+    }
+    assert_int_equal(ctx.n_watched, NAMES);
+    loop.now_ns = MAX(loop.now_ns, timers_next_ns(&loop.timers));
+    ctx.n_unseen = 0;
+    assert_int_equal(timers_run(&loop.timers, loop.now_ns), 1);
+    assert_int_equal(ctx.n_unseen, NAMES - PORTION);
+    assert_int_equal(timers_next_ns(&loop.timers), loop.now_ns + NS_PER_MS);
+    assert_null(server_load_model(server, "b", NULL, 0));
+    for (int i = 0; i < SAME; i++)
+        await_state(of_b[i], 2, 1);
+    assert_null(server_unload_model(server, "b", false));
+    for (int i = 0; i < SAME; i++)
+        await_state(of_b[i], 3, 3);
+    for (int i = 0; i + 1 < SAME; i++)
+        h2c_reset(&client, of_b[i], NGHTTP2_CANCEL);
+    h2c_pump(&client);
+    assert_int_equal(ctx.n_watched, NAMES);
+    h2c_reset(&client, of_b[SAME - 1], NGHTTP2_CANCEL);
+    h2c_pump(&client);
+    assert_int_equal(ctx.n_watched, OTHERS);
 }
 
 /* Begins a call of reflection that lacks its last byte, so that the client keeps it open. */
@@ -1283,6 +1318,7 @@ int main(void)
         TEST(an_error_of_the_stream_cancels_its_requests),
         TEST(an_early_error_waits_for_earlier_answers),
         TEST(a_watch_tells_each_change),
+        TEST(names_are_looked_at_once_and_in_portions),
         TEST(a_kind_refuses_long_messages_at_their_prefix),
         TEST(a_kind_refuses_messages_that_unpack_long),
         TEST(a_stop_ends_watches_and_reflection),
