@@ -308,14 +308,14 @@ static bool has_threads_for_ready_locked(const struct control *c)
 }
 
 /* Takes the job back, if no thread has taken it meanwhile, and perhaps ended it. */
-static bool take_back(struct control *c, const struct control_job *job)
+static bool take_back(struct control *c, struct control_job *job)
 {
     bool is_ready = false;
     mutex_lock(&c->mu);
     LIST_FOR_EACH (link, &c->ready[0])
         is_ready |= link == &job->link;
     if (is_ready)
-        take_ready_locked(c, LIST_ENTRY((struct list *)&job->link, struct control_job, link));
+        take_ready_locked(c, job);
     mutex_unlock(&c->mu);
     return is_ready;
 }
