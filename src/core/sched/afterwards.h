@@ -8,7 +8,8 @@
  * maker of a step posts what is to be done. The thread does it when it has returned from the
  * execution and, if that was inline, has given the instance back. By then it has an inline budget:
  * that of its loop or its embedder's call, or that of the instance's worker. So the thread that
- * ends a step executes the next short one without a hand-off.
+ * ends a step executes the next short one without a hand-off. A worker with a queue first executes
+ * what waits (for 50 µs at most), so that requests which came together also end together.
  *
  * It is done at once, and without a budget,
  * - on a thread that executes nothing, such as a backend's own, or one that answers a request which

@@ -6,8 +6,10 @@
 #include "core/sched/afterwards.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -33,12 +35,13 @@ static struct {
     pthread_t threads[MAX_STEPS];
     const void *frames[MAX_STEPS];
     uint32_t batches[MAX_STEPS];
+    const struct instance *instances[MAX_STEPS];
 } record;
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
-    (void)in;
     if (record.n < MAX_STEPS) {
+        record.instances[record.n] = in;
         record.threads[record.n] = pthread_self();
         record.frames[record.n] = __builtin_frame_address(0);
         record.batches[record.n++] = n;
@@ -291,6 +294,44 @@ static void a_batch_goes_on_as_a_batch(void **state)
     fake_model_end(&two);
 }
 
+static atomic_bool have_all_come;
+
+static struct status *execute_when_all_have_come(struct instance *in, struct request **requests,
+                                                 uint32_t n)
+{
+    while (!atomic_load(&have_all_come))
+        sched_yield();
+    return execute(in, requests, n);
+}
+
+/* A worker has a queue of short requests: it executes these first, then all that follows. */
+static void requests_that_came_together_go_on_together(void **state)
+{
+    enum { N = 4 };
+    (void)state;
+    static struct chain chains[N];
+    struct fake_model one, two;
+    struct clock_fake clock;
+    clock_fake_init(&clock, 1000 * NS_PER_S); /* the executions take no time */
+    fake_model_make_timed(&one, &clock, A_AND_X INLINE, 1, execute_when_all_have_come);
+    fake_model_make(&two, A_AND_X INLINE, 1, execute);
+    atomic_store(&have_all_come, false);
+    for (int i = 0; i < N; i++)
+        make_chain(&chains[i], &one, &two, 2);
+    for (int i = 0; i < N; i++)
+        begin_step(&chains[i], NULL);
+    atomic_store(&have_all_come, true);
+    for (int i = 0; i < N; i++)
+        end_chain(&chains[i]);
+    assert_int_equal(record.n, 2 * N);
+    for (int i = 0; i < N; i++) {
+        assert_ptr_equal(record.instances[i], one.model->instances[0]);
+        assert_ptr_equal(record.instances[N + i], two.model->instances[0]);
+    }
+    fake_model_end(&one);
+    fake_model_end(&two);
+}
+
 /* ---- Calls from inside an execution ---------------------------------------------------------- */
 
 static struct chain *inner;
@@ -365,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_worker_goes_on_with_short_steps),
         cmocka_unit_test(a_long_execution_holds_up_no_step),
         cmocka_unit_test(a_batch_goes_on_as_a_batch),
+        cmocka_unit_test(requests_that_came_together_go_on_together),
         cmocka_unit_test(a_chain_ends_inside_an_execution),
         cmocka_unit_test(a_thread_without_an_execution_does_it_at_once),
     };

@@ -906,15 +906,14 @@ static void a_producer_waits_for_300_seconds_only(void **unused)
 #define INLINE MEMBER "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }"
 
 static pthread_t executed_by[3];
-static char *frames[3];
+static void *frames[3];
 static atomic_int n_executed;
 
 static struct status *execute_here(struct instance *in, struct request **batch, uint32_t n)
 {
     int i = atomic_fetch_add(&n_executed, 1);
-    char here;
     executed_by[i] = pthread_self();
-    frames[i] = &here;
+    frames[i] = __builtin_frame_address(0);
     return execute_sum(in, batch, n);
 }
 
