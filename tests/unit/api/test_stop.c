@@ -104,12 +104,12 @@ static void on_release(TRITONSERVER_InferenceRequest *r, const uint32_t flags, v
     count(&n_released);
 }
 
-static TRITONSERVER_Error *send(uint64_t id, uint32_t flags)
+static TRITONSERVER_Error *send_to(const char *model, uint64_t id, uint32_t flags)
 {
     static const int64_t one = 1;
     static const int32_t value = 7;
     TRITONSERVER_InferenceRequest *r;
-    ok(TRITONSERVER_InferenceRequestNew(&r, server, "m", -1));
+    ok(TRITONSERVER_InferenceRequestNew(&r, server, model, -1));
     ok(TRITONSERVER_InferenceRequestSetResponseCallback(r, allocator, NULL, on_response, NULL));
     ok(TRITONSERVER_InferenceRequestSetReleaseCallback(r, on_release, NULL));
     ok(TRITONSERVER_InferenceRequestSetCorrelationId(r, id));
@@ -123,6 +123,11 @@ static TRITONSERVER_Error *send(uint64_t id, uint32_t flags)
     return error;
 }
 
+static TRITONSERVER_Error *send(uint64_t id, uint32_t flags)
+{
+    return send_to("m", id, flags);
+}
+
 static void await(const int *counter, int n)
 {
     pthread_mutex_lock(&mu);
@@ -133,13 +138,11 @@ static void await(const int *counter, int n)
 
 /* ---- A server, and threads that stop it ------------------------------------------------------ */
 
-/* @clock  the server's; NULL: the machine's */
-static void make_server(const char *config, unsigned int exit_timeout_s, struct clock *clock)
+/* Starts a server for the models in `repo`. @clock  the server's; NULL: the machine's */
+static void start_server(unsigned int exit_timeout_s, struct clock *clock)
 {
     TRITONSERVER_ServerOptions *options;
     n_answered = n_released = 0;
-    repository_make(&repo);
-    repository_add(&repo, "m", config, 1);
     ok(TRITONSERVER_ServerOptionsNew(&options));
     ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
     ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
@@ -149,6 +152,13 @@ static void make_server(const char *config, unsigned int exit_timeout_s, struct 
     ok(TRITONSERVER_ServerNew(&server, options));
     ok(TRITONSERVER_ServerOptionsDelete(options));
     ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+}
+
+static void make_server(const char *config, unsigned int exit_timeout_s, struct clock *clock)
+{
+    repository_make(&repo);
+    repository_add(&repo, "m", config, 1);
+    start_server(exit_timeout_s, clock);
 }
 
 static void end_server(void)
@@ -261,7 +271,25 @@ static void a_stop_cuts_off_a_sequence_at_its_timeout(void **state)
     end_server();
 }
 
-/* ---- Two threads that stop ------------------------------------------------------------------- */
+/* ---- Ensembles ------------------------------------------------------------------------------- */
+
+#define STEP(model, in, out)                                                                       \
+    "step { model_name: '" model "' model_version: -1 input_map { key: 'IN' value: '" in "' } "    \
+    "output_map { key: 'OUT' value: '" out "' } } "
+#define ENSEMBLE(steps)                                                                            \
+    "platform: 'ensemble' "                                                                        \
+    "input { name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] } "                                     \
+    "output { name: 'OUT' data_type: TYPE_INT32 dims: [ -1 ] } "                                   \
+    "ensemble_scheduling { " steps "}"
+
+/* Adds models m and n, and the ensemble inner: m → n. */
+static void add_ensemble(const char *config_n)
+{
+    repository_make(&repo);
+    repository_add(&repo, "m", TENSORS, 1);
+    repository_add(&repo, "n", config_n, 1);
+    repository_add(&repo, "inner", ENSEMBLE(STEP("m", "IN", "A") STEP("n", "A", "OUT")), 1);
+}
 
 static void gate(bool shut)
 {
@@ -272,6 +300,61 @@ static void gate(bool shut)
     else
         assert_int_equal(unlink(path), 0);
 }
+
+/* The stop has reached the ensembles, and not yet the models that they need. */
+static void an_accepted_ensemble_gets_all_steps_during_a_stop(void **state)
+{
+    (void)state;
+    struct stopper stop;
+    TRITONSERVER_Error *error;
+    add_ensemble(TENSORS);
+    repository_add(&repo, "outer", ENSEMBLE(STEP("inner", "IN", "B") STEP("n", "B", "OUT")), 1);
+    start_server(3600, NULL);
+    gate(true);
+    ok(send_to("outer", 0, 0));
+    int n_sent = 1;
+    start_stop(&stop);
+    await_stopping();
+    for (; !(error = send_to("outer", 0, 0)); n_sent++)
+        pause_ms(1);
+    refused(error, "[request id: <id_unknown>] " STOPPING);
+    assert_false(atomic_load(&stop.is_over));
+    gate(false);
+    pthread_join(stop.thread, NULL);
+    ok(stop.error);
+    assert_int_equal(n_answered, n_sent); /* none with an error */
+    assert_int_equal(n_released, n_sent);
+    end_server();
+}
+
+static void a_sequence_inside_an_ensemble_may_end_during_a_stop(void **state)
+{
+    (void)state;
+    struct stopper stop;
+    TRITONSERVER_Error *error;
+    add_ensemble(TENSORS "max_batch_size: 0 sequence_batching { max_sequence_idle_microseconds: "
+                         "3600000000 oldest { max_candidate_sequences: 4 } }\n");
+    start_server(3600, NULL);
+    ok(send_to("inner", 1, START));
+    await(&n_answered, 1);
+    start_stop(&stop);
+    await_stopping();
+    for (uint64_t id = 2; !(error = send_to("inner", id, START | END)); id++)
+        pause_ms(1);
+    refused(error, "[request id: <id_unknown>] " STOPPING);
+    int n = n_answered;
+    for (int k = 0; k < 10; k++) {
+        ok(send_to("inner", 1, 0));
+        assert_false(atomic_load(&stop.is_over));
+    }
+    ok(send_to("inner", 1, END));
+    pthread_join(stop.thread, NULL);
+    ok(stop.error);
+    await(&n_answered, n + 11);
+    end_server();
+}
+
+/* ---- Two threads that stop ------------------------------------------------------------------- */
 
 static void the_second_stop_waits_for_the_first(void **state)
 {
@@ -327,6 +410,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_in_progress_may_end_during_a_stop),
         cmocka_unit_test(a_stop_cuts_off_a_sequence_at_its_timeout),
+        cmocka_unit_test(an_accepted_ensemble_gets_all_steps_during_a_stop),
+        cmocka_unit_test(a_sequence_inside_an_ensemble_may_end_during_a_stop),
         cmocka_unit_test(the_second_stop_waits_for_the_first),
         cmocka_unit_test(the_second_stop_fails_with_the_first),
     };
