@@ -55,6 +55,11 @@ def test_an_unloaded_model_leaves_nothing(model, cycles, growth, how):
     assert 300 < seen["peak_bytes"]["instances"] < 20_000
 
 
+def test_an_unloaded_ensemble_leaves_nothing():
+    """The models of its steps stay loaded; a request of each cycle passes through them."""
+    test_an_unloaded_model_leaves_nothing("read_digit", 400, ONNX_RUNTIMES, ("infer", "named"))
+
+
 @pytest.mark.parametrize("how", [("files",), ("infer", "files")], ids="-".join)
 def test_files_of_a_request_leave_nothing(tmp_path, monkeypatch, how):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
