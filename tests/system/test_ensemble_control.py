@@ -2,6 +2,7 @@
 """Ensembles and their members are loaded, reloaded and unloaded together, and a stop ends ensembles first."""
 
 import json
+import random
 import re
 import shutil
 import signal
@@ -308,3 +309,35 @@ def test_a_reload_lets_ensembles_finish(models):
         answer = held.response()
         assert (answer.status, answer.json()["outputs"][0]["data"]) == (200, [5])
         wait_for(lambda: states(server)["fast:1"] == "unloaded", 60, "the last request has ended")
+
+
+@OURS
+def test_related_changes_at_once_end(models):
+    """Clients load and unload ensembles and their parts in all orders: none waits for ever, and the last load serves."""
+    names = ["a", "b", "own", "e", "outer", "other"]
+    write_ensemble(write_models(models), "other", ["own", "e", "a"])
+    odd = []
+
+    def change(server, seed):
+        chance = random.Random(seed)
+        with Connection(server) as connection:
+            for _ in range(10 if SANITIZED else 40):
+                name, what = chance.choice(names), chance.choice(["load", "load", "unload"])
+                body = json.dumps({"parameters": {"unload_dependents": chance.random() < 0.5}} if what == "unload" else {})
+                answer = connection.request("POST", f"/v2/repository/models/{name}/{what}", body.encode())
+                if answer.status not in (200, 400):    # 400: a part has just been unloaded
+                    odd.append((name, what, answer))
+
+    with Server(models, flags=[EXPLICIT, "--model-load-thread-count=2"]) as server:
+        threads = [threading.Thread(target=change, args=(server, seed)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not odd, odd[0]
+        for name in ("outer", "other"):
+            assert load(server, name).status == 200
+            with Connection(server) as connection:
+                answer = connection.request("POST", f"/v2/models/{name}/infer", json.dumps(ONE).encode())
+                assert (answer.status, answer.json()["outputs"][0]["data"]) == (200, [1]), answer
+        assert ready_now(server) == {f"{name}:1" for name in names}
