@@ -71,34 +71,42 @@ static void remove_output_locked(struct output *out)
     resp->n_outputs = n;
 }
 
+/* Returns the ensemble's response for this output, made if the step or its wave has none yet. */
+NODISCARD static struct status *get_response_locked(struct ensemble_step_request *s,
+                                                    const struct output *out,
+                                                    struct response **ret_response)
+{
+    struct ensemble_request *er = s->parent;
+    *ret_response = find_response_locked(s, out);
+    if (*ret_response)
+        return NULL;
+    struct status *st = response_new(er->outer, ret_response);
+    if (st)
+        return st;
+    list_push(&er->responses, &(*ret_response)->link);
+    if (!makes_waves(s))
+        s->run->wave->data = *ret_response;
+    return NULL;
+}
+
 /*
  * Adds an output to the ensemble's response, with memory if it comes from the core's own pools:
  * small pieces lie in the response itself, which several steps may share. NULL: the step has
  * answered already.
- *
- * @made  used if the step or its wave has no response yet
  */
 NODISCARD static struct status *add_leaving_locked(struct ensemble_step_request *s,
                                                    const char *name, struct output *out,
-                                                   size_t size_bytes, struct response **made,
-                                                   struct output **ret_output)
+                                                   size_t size_bytes, struct output **ret_output)
 {
     struct ensemble_request *er = s->parent;
+    struct response *resp;
     struct output *leaving;
     *ret_output = NULL;
     if (has_answered_locked(s))
         return NULL;
-    struct response *resp = find_response_locked(s, out);
-    if (!resp && !*made)
-        return NULL;
-    if (!resp) {
-        resp = TAKE(*made);
-        list_push(&er->responses, &resp->link);
-        if (!makes_waves(s))
-            s->run->wave->data = resp;
-    }
-    struct status *st =
-        response_add_output(resp, name, out->dtype, out->shape, out->n_dims, &leaving);
+    struct status *st = get_response_locked(s, out, &resp);
+    if (!st)
+        st = response_add_output(resp, name, out->dtype, out->shape, out->n_dims, &leaving);
     if (st)
         return st;
     leaving->memory_type = out->memory_type;
@@ -130,23 +138,13 @@ struct status *ensemble_alloc_output(struct request *r, struct output *out, size
     struct ensemble_step_request *s = to_ensemble_step(r);
     struct ensemble_request *er = s->parent;
     const struct ensemble_tensor *t = wanted_tensor(s, out->name);
-    struct output *leaving = NULL;
-    struct response *made = NULL;
-    struct status *st = NULL;
+    struct output *leaving;
     out->maker_data = NULL;
     if (!t)
         return response_alloc_pooled(r, out, size_bytes);
     mutex_lock(&er->steps.mu);
-    bool has_response = find_response_locked(s, out) != NULL;
+    struct status *st = add_leaving_locked(s, t->name, out, size_bytes, &leaving);
     mutex_unlock(&er->steps.mu);
-    if (!has_response)
-        st = response_new(er->outer, &made);
-    if (st)
-        return st;
-    mutex_lock(&er->steps.mu);
-    st = add_leaving_locked(s, t->name, out, size_bytes, &made, &leaving);
-    mutex_unlock(&er->steps.mu);
-    response_free(made); /* unless it is used */
     if (!st && leaving)
         st = alloc_leaving(er, leaving, size_bytes);
     if (st)
