@@ -246,7 +246,7 @@ static void backend_run(struct model *m, const struct bare *b, void *const *inpu
     static struct asked places[N_PLACES][MAX_BATCH];
     static unsigned int n_runs;
     struct asked *all = places[keeps ? n_runs++ % N_PLACES : 0];
-    struct request *batch[MAX_BATCH];
+    struct request *batch[2 * MAX_BATCH]; /* with the room that instance_execute() wants */
     const struct kind *k = b->kind;
     uint64_t now_ns = monotonic_ns(), bytes;
 
