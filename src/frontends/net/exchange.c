@@ -343,6 +343,7 @@ const char *http_status_text(int status)
         {405, "405 Method Not Allowed"},
         {408, "408 Request Timeout"},
         {413, "413 Content Too Large"},
+        {417, "417 Expectation Failed"},
         {431, "431 Request Header Fields Too Large"},
         {500, "500 Internal Server Error"},
         {501, "501 Not Implemented"},

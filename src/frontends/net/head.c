@@ -234,7 +234,7 @@ static bool is_host(struct span value)
 /* The headers' statements about the length and the host of the message. */
 struct framing {
     unsigned int n_hosts, n_codings, n_chunked;
-    bool bad_host, empty_coding, chunked_is_last;
+    bool bad_host, empty_coding, chunked_is_last, expects_other;
 };
 
 static void count_codings(struct framing *f, struct span value)
@@ -256,7 +256,7 @@ static void count_codings(struct framing *f, struct span value)
 static void read_framing_headers(struct http_head *head, struct framing *f)
 {
     head->accept = head->accept_length = 0;
-    head->has_expect = head->expects_continue = false;
+    head->expects_continue = false;
     for (unsigned int i = 0; i < head->n_headers; i++) {
         struct head_header *h = &head->headers[i];
         while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
@@ -270,14 +270,15 @@ static void read_framing_headers(struct http_head *head, struct framing *f)
         } else if (head->accept_length == 0 && is_header_named(head, h, "accept", 6)) {
             head->accept = h->value;
             head->accept_length = h->value_length;
-        } else if (UNLIKELY(is_header_named(head, h, "expect", 6)) && !head->has_expect) {
-            head->has_expect = true;
-            head->expects_continue = span_is(value_of_header(head, h), "100-continue");
+        } else if (UNLIKELY(is_header_named(head, h, "expect", 6)) && h->value_length > 0) {
+            bool is_continue = span_is(value_of_header(head, h), "100-continue");
+            head->expects_continue |= is_continue;
+            f->expects_other |= !is_continue;
         }
     }
 }
 
-/* NULL: the end of the message and its host are unambiguous. */
+/* NULL: the end of the message and its host are unambiguous, and nothing else is expected. */
 static const struct http_fault *framing_fault(const struct head_parser *p, const struct framing *f)
 {
     static const struct http_fault twice = {400, "malformed request: its length is given twice"},
@@ -287,7 +288,9 @@ static const struct http_fault *framing_fault(const struct head_parser *p, const
                                    other = {501, "no Transfer-Encoding but chunked is supported"},
                                    no_host = {400, "malformed request: HTTP/1.1 needs a Host"},
                                    hosts = {400, "malformed request: more than one Host"},
-                                   bad_host = {400, "malformed request: invalid Host"};
+                                   bad_host = {400, "malformed request: invalid Host"},
+                                   expectation = {417, "only the expectation 100-continue can be "
+                                                       "met"};
 
     if (UNLIKELY(f->n_codings > 0)) {
         if (p->llhttp.flags & F_CONTENT_LENGTH)
@@ -305,7 +308,10 @@ static const struct http_fault *framing_fault(const struct head_parser *p, const
         if (p->head.http_1_1)
             return &no_host;
     }
-    return f->bad_host ? &bad_host : NULL;
+    if (UNLIKELY(f->bad_host))
+        return &bad_host;
+    /* HTTP/1.0 has no expectations (RFC 9110, 10.1.1). */
+    return UNLIKELY(f->expects_other) && p->head.http_1_1 ? &expectation : NULL;
 }
 
 static const struct http_fault *head_finish(struct head_parser *p)

@@ -45,8 +45,7 @@ struct http_head {
     unsigned char *note;
     /* Values of some headers, so that a remembered head need not be searched for them. */
     uint16_t accept, accept_length; /* the first Accept; 0 without the header */
-    bool expects_continue;          /* the first Expect is 100-continue */
-    bool has_expect;
+    bool expects_continue;          /* Expect: 100-continue */
     unsigned int n_headers;
     struct head_header headers[HEAD_MAX_HEADERS];
 };
