@@ -203,6 +203,8 @@ struct conch_http_options {
 
     const char *const *restricted_apis; /* values of --http-restricted-api; copied */
     size_t n_restricted_apis;
+
+    unsigned int max_connections_per_address; /* 0 = no limit; IPv6: per network of 64 bits */
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */
@@ -290,6 +292,10 @@ struct conch_grpc_options {
     unsigned int max_ping_strikes;
     uint64_t max_connection_age_ms;
     uint64_t max_connection_age_grace_ms; /* for calls in progress, beyond that age */
+
+    unsigned int max_connections_per_address; /* 0 = no limit; IPv6: per network of 64 bits */
+    uint64_t min_rate;    /* bytes per second of a message or an answer; 0 = no limit */
+    uint64_t min_rate_ms; /* the time over which the rate is averaged */
 };
 
 /* conch_grpc_options_init - the defaults: 0.0.0.0:8001, a loop for each CPU. */

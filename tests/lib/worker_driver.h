@@ -109,7 +109,7 @@ static inline void come(struct client *c)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     *c = (struct client){.fd = fds[0], .far_fd = fds[1]};
     listener.n_open++;
-    conn_give(&service, &service, c->far_fd);
+    conn_give(&service, &service, c->far_fd, NULL);
 }
 
 static inline void leave(struct client *c)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that sends or reads less than --http-min-rate is not waited for, although bytes move in each second."""
+"""A client that sends or reads less than --http-min-rate, --grpc-min-rate is not waited for, although bytes move in each
+second."""
 
 import os
 import select
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+import http2_frames as h2
 import repository
 from server import Server, wait_for
 from wire import Connection, ask, request_bytes
@@ -25,7 +27,8 @@ def server(tmp_path_factory):
     repository.write_identity(models, "bytes", [("UINT8", [-1])])
     # A standing connection is kept for longer: here the rate ends the connections.
     flags = ("--http-min-rate=64", "--http-min-rate-secs=1", f"--http-stall-timeout-secs={10 * WITHIN_S}")
-    with Server(models, flags=flags) as server:
+    flags += ("--grpc-min-rate=64", "--grpc-min-rate-secs=1", f"--grpc-stall-timeout-secs={10 * WITHIN_S}")
+    with Server(models, flags=flags, grpc=True) as server:
         yield server
 
 
@@ -103,3 +106,31 @@ def test_a_head_behind_requests_has_its_own_time(server):
         connection.send(b"GET /v2/health/ready HTTP/1.1\r\nX: ")
         answer = drip(connection, b"x", 2 * WITHIN_S)    # it has 30 s
     assert (answer.status, answer.error) == (408, "the request head took too long")
+
+
+def await_reset(connection, drip_on):
+    """Calls drip_on() again and again until the server resets the stream."""
+    until = time.monotonic() + WITHIN_S
+    while time.monotonic() < until:
+        for got in connection.take_ready():
+            if got.kind == h2.RST_STREAM:
+                return got.stream
+        drip_on()
+        time.sleep(EACH_S)    # the rate of the client
+    raise AssertionError(f"borne for {WITHIN_S} s")
+
+
+def test_a_message_of_grpc_below_the_rate_ends_its_call(server):
+    """The other calls of the connection go on."""
+    with h2.Connection(server.grpc_url) as connection:
+        connection.send(h2.begin(1, h2.INFER) + h2.frame(h2.DATA, 0, 1, h2.message(bytes(100_000))[:100]))
+        connection.next_stream = 3
+        assert await_reset(connection, lambda: connection.send(h2.frame(h2.DATA, 0, 1, b"x"))) == 1
+        assert h2.status_of(connection.ask()) == 0
+
+
+def test_an_answer_of_grpc_below_the_rate_ends_its_call(server):
+    """The client opens a window of a byte at a time."""
+    with h2.Connection(server.grpc_url, settings=h2.setting(h2.INITIAL_WINDOW_SIZE, 1)) as connection:
+        connection.send(h2.call(1, "/inference.GRPCInferenceService/ServerMetadata"))
+        assert await_reset(connection, lambda: connection.send(h2.window_update(1, 1))) == 1

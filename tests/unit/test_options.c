@@ -71,7 +71,9 @@ static void options_of_grpc_reach_the_service(void **unused)
                                  "--grpc-max-response-pool-size=3 --grpc-server-cert=c "
                                  "--grpc-server-key=k --grpc-root-cert=r --grpc-max-streams=4 "
                                  "--grpc-infer-response-compression-level=low "
-                                 "--grpc-stall-timeout-secs=5 --grpc-infer-thread-count=6";
+                                 "--grpc-stall-timeout-secs=5 --grpc-infer-thread-count=6 "
+                                 "--grpc-max-connections-per-address=14 --grpc-min-rate=15 "
+                                 "--grpc-min-rate-secs=16";
     struct conch_grpc_options grpc = {0};
     struct options o;
     assert_null(parse_line(&o, keepalive));
@@ -104,6 +106,9 @@ static void options_of_grpc_reach_the_service(void **unused)
     assert_int_equal(grpc.max_streams, 4);
     assert_string_equal(grpc.compression_level, "low");
     assert_int_equal(grpc.stall_timeout_ms, 5000);
+    assert_int_equal(grpc.max_connections_per_address, 14);
+    assert_int_equal(grpc.min_rate, 15);
+    assert_int_equal(grpc.min_rate_ms, 16000);
     assert_int_equal(grpc.n_threads, 6);
     options_done(&o);
 }

@@ -136,6 +136,8 @@ static void read_times(const struct conch_grpc_options *o, struct http2_times *r
 {
     http2_times_init(ret);
     ret->stall_ns = o->stall_timeout_ms * NS_PER_MS;
+    ret->min_rate = o->min_rate;
+    ret->rate_ns = o->min_rate_ms * NS_PER_MS;
     ret->keepalive_ns = read_time(o->keepalive_ms);
     ret->keepalive_timeout_ns = read_time(o->keepalive_timeout_ms);
     ret->keepalive_without_streams = o->keepalive_without_calls;
@@ -158,11 +160,14 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
     ret->reuse_port = o->reuse_port;
     ret->n_threads = server_loops_count(o->n_threads);
     ret->max_conns = o->max_connections;
+    ret->max_conns_per_address = o->max_connections_per_address;
     ret->n_near_blocks = BLOCKS_OF_CALL * MIN(o->n_kept_calls, (unsigned int)MAX_KEPT_CALLS);
     ret->n_reserved_fds = listener_reserve();
     ret->timeouts.body_ns = o->stall_timeout_ms * NS_PER_MS;
     ret->timeouts.write_ns = o->stall_timeout_ms * NS_PER_MS;
     ret->timeouts.idle_ns = o->idle_timeout_ms * NS_PER_MS;
+    ret->timeouts.min_rate = o->min_rate;
+    ret->timeouts.rate_ns = o->min_rate_ms * NS_PER_MS;
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------- */

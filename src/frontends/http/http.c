@@ -334,6 +334,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.reuse_port = o.reuse_port;
     net.n_threads = server_loops_count(o.n_threads);
     net.max_conns = o.max_connections;
+    net.max_conns_per_address = o.max_connections_per_address;
     net.n_reserved_fds = listener_reserve();
     net.http1.limits.max_head_bytes = o.max_head_bytes;
     net.http1.limits.max_body_bytes = o.max_body_bytes;

@@ -6,6 +6,9 @@
  * again. Counting the descriptors in use takes about 70 system calls, so it is done once for all
  * connections that an iteration accepts. Counting for each connection made new connections wait for
  * 20 to 40 ms while thousands came (bench/run others).
+ *
+ * An address that has as many connections as an option allows gets no further one: that one is
+ * accepted and closed, since clients of other addresses wait behind it in the kernel's queue.
  */
 #include "frontends/net/acceptor.h"
 
@@ -20,6 +23,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "frontends/net/address_limit.h"
 #include "frontends/net/conn.h"
 #include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
@@ -31,7 +35,8 @@ enum {
     MAX_COUNTED = 256 /* free descriptors; more than a reserve, and more than most loops */
 };
 
-#define PAUSE_NS (100 * NS_PER_MS)
+#define PAUSE_NS       (100 * NS_PER_MS)
+#define REFUSAL_LOG_NS (10 * NS_PER_S)
 /* Nothing tells when an iteration that lasts longer than this will end. */
 #define LONG_ITERATION_NS NS_PER_MS
 
@@ -279,8 +284,32 @@ static bool take_conn_slot(struct acceptor *a)
     unsigned int before = atomic_fetch_add_explicit(&l->n_open, 1, memory_order_relaxed);
     if (l->max_conns == 0 || before < l->max_conns)
         return true;
-    listener_give_slot_back(l);
+    listener_give_slot_back(l, NULL);
     pause_accepting(a, "the maximum number of connections is open");
+    return false;
+}
+
+/*
+ * Takes a slot among the connections that the address may have. False: it has none, and the
+ * connection is closed. The client could only wait for its own connections, and others must not
+ * wait behind it.
+ */
+static bool take_address_slot(struct acceptor *a, const struct sockaddr *from,
+                              struct address_count **ret_address)
+{
+    struct listener *l = a->service->listener;
+    if (address_limit_take(l->per_address, from, ret_address))
+        return true;
+    uint64_t now_ns = loop_now_ns(&a->service->worker->loop);
+    uint64_t logged_ns = atomic_load_explicit(&l->refusal_logged_ns, memory_order_relaxed);
+    if ((logged_ns > 0 && now_ns - logged_ns < REFUSAL_LOG_NS) ||
+        !atomic_compare_exchange_strong(&l->refusal_logged_ns, &logged_ns, now_ns))
+        return false;
+    char text[ADDRESS_TEXT_BYTES];
+    address_limit_print(from, text);
+    log_warn("a connection was closed: its client %s has as many connections at %s as an address "
+             "may have",
+             text, l->place);
     return false;
 }
 
@@ -309,14 +338,19 @@ static bool accept_one(struct acceptor *a, int from)
     bool in_shortage = atomic_load_explicit(&l->in_shortage, memory_order_relaxed);
     if (UNLIKELY(in_shortage) && a->room == 0 && !begin_in_shortage(a, from))
         return false;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t length = sizeof(address);
+    struct sockaddr *client = l->per_address ? (struct sockaddr *)&address : NULL;
+    struct address_count *slot = NULL;
     int fd = -1, err = 0;
     bool has_slot = take_conn_slot(a);
-    if (has_slot && (fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
+    if (has_slot &&
+        (fd = accept4(from, client, client ? &length : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
         err = errno;
     if (!has_slot)
         return false;
     if (fd < 0) {
-        listener_give_slot_back(l);
+        listener_give_slot_back(l, NULL);
         on_failure(a, err);
         return false;
     }
@@ -327,10 +361,15 @@ static bool accept_one(struct acceptor *a, int from)
         atomic_store_explicit(&l->in_shortage, true, memory_order_relaxed);
         a->room = 0; /* another thread has used a descriptor that was counted */
     }
+    if (UNLIKELY(client != NULL) && !take_address_slot(a, client, &slot)) {
+        close(fd);
+        listener_give_slot_back(l, NULL);
+        return true;
+    }
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     atomic_store_explicit(&l->pause_logged, false, memory_order_relaxed);
-    conn_give(a->service, acceptor_choose(a), fd);
+    conn_give(a->service, acceptor_choose(a), fd, slot);
     return true;
 }
 

@@ -56,10 +56,10 @@ static void on_output(struct session *s)
     loop_defer(&c->worker->loop, &c->flush);
 }
 
-static void count_out(struct worker_service *s)
+static void count_out(struct worker_service *s, struct address_count *address)
 {
     atomic_fetch_sub_explicit(&s->worker->n_conns, 1, memory_order_relaxed);
-    listener_give_slot_back(s->listener);
+    listener_give_slot_back(s->listener, address);
 }
 
 static void move_check(struct conn *c)
@@ -111,7 +111,7 @@ static void drop_conn(struct conn *c)
     loop_cancel_work(&c->worker->loop, &c->flush);
     tls_free(c->tls);
     close(c->fd);
-    count_out(c->service);
+    count_out(c->service, c->address);
     mem_free(c);
 }
 
@@ -145,18 +145,20 @@ static void on_arrival(struct message *m)
     begin_conn(CONTAINER_OF(m, struct conn, arrival));
 }
 
-void conn_give(struct worker_service *here, struct worker_service *to, int fd)
+void conn_give(struct worker_service *here, struct worker_service *to, int fd,
+               struct address_count *address)
 {
     size_t session_bytes = to->env->protocol->session_bytes;
     struct conn *c = mem_try_zalloc(1, offsetof(struct conn, session) + session_bytes);
     if (!c) {
         close(fd);
-        listener_give_slot_back(to->listener);
+        listener_give_slot_back(to->listener, address);
         return;
     }
     c->worker = to->worker;
     c->service = to;
     c->fd = fd;
+    c->address = address;
     c->watch.fd = -1;
     list_init(&c->link);
     list_init(&c->ready);
@@ -180,7 +182,7 @@ void conn_close(struct conn *c)
     tls_free(c->tls);
     close(c->fd);
     worker_remove_conn(w, &c->link, &c->ready, &c->use);
-    count_out(s);
+    count_out(s, c->address);
     mem_free(c);
     net_env_left(s->env);
 }

@@ -17,6 +17,7 @@
 #include "base/mailbox.h"
 #include "frontends/net/session.h"
 
+struct address_count;
 struct tls;
 struct worker;
 struct worker_service;
@@ -35,7 +36,8 @@ struct conn {
     struct list ready; /* in worker->ready, while there is more to read than a portion */
     struct message arrival;
     int fd;
-    struct tls *tls; /* NULL: the socket has the session's bytes as they are */
+    struct address_count *address; /* in listener.per_address; NULL: not counted */
+    struct tls *tls;               /* NULL: the socket has the session's bytes as they are */
     struct loop_fd watch;
     struct loop_work flush;
     struct timer check; /* set while the session wants to be asked at a time: get_next_ns() */
@@ -66,8 +68,10 @@ struct conn {
  * Thread: that of `here`.
  * @here, to  what the two workers have of the same service
  * @fd        taken, and counted in its listener; closed at once when memory is exhausted
+ * @address   taken, too; NULL: the client's address is not counted
  */
-void conn_give(struct worker_service *here, struct worker_service *to, int fd);
+void conn_give(struct worker_service *here, struct worker_service *to, int fd,
+               struct address_count *address);
 
 /* conn_go_on - reads a portion, and queues the connection again if there is more. */
 void conn_go_on(struct conn *c);

@@ -65,6 +65,8 @@ void http2_times_init(struct http2_times *times)
     *times = (struct http2_times){
         .settings_ns = 60 * NS_PER_S,
         .stall_ns = 60 * NS_PER_S,
+        .min_rate = 1024,
+        .rate_ns = 30 * NS_PER_S,
         .turn_ns = 60 * NS_PER_S,
         .keepalive_ns = 7200 * NS_PER_S,
         .keepalive_timeout_ns = 20 * NS_PER_S,

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "frontends/net/address_limit.h"
 
 enum {
     BACKLOG = 1024,
@@ -204,6 +205,7 @@ void listener_shut(struct listener *l)
 
 void listener_close(struct listener *l)
 {
+    address_limit_free(TAKE(l->per_address));
     unix_socket_remove(&l->file);
     close_all(l);
 }
@@ -218,11 +220,20 @@ static int first_reserved_fd(unsigned int n_reserved_fds)
 }
 
 void listener_serve(struct listener *l, struct worker_service *services, unsigned int n_services,
-                    unsigned int max_conns, unsigned int n_reserved_fds)
+                    unsigned int max_conns, unsigned int max_per_address,
+                    unsigned int n_reserved_fds)
 {
     l->services = services;
     l->n_services = n_services;
     l->max_conns = max_conns;
+    l->per_address = max_per_address > 0 ? address_limit_new(max_per_address) : NULL;
     l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
     l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
+}
+
+void listener_give_slot_back(struct listener *l, struct address_count *address)
+{
+    address_limit_give(l->per_address, address);
+    /* Last: the listener is closed when no connection is counted. */
+    atomic_fetch_sub_explicit(&l->n_open, 1, memory_order_relaxed);
 }

@@ -14,6 +14,8 @@
 #include "base/compiler.h"
 #include "frontends/net/unix_socket.h"
 
+struct address_count;
+struct address_limit;
 struct status;
 struct worker_service;
 
@@ -31,14 +33,16 @@ struct listener {
     /* Set by listener_serve(), constant afterwards. */
     struct worker_service *services; /* of each worker that has connections of this port */
     unsigned int n_services;
-    unsigned int max_conns; /* 0 = no limit */
-    int first_reserved_fd;  /* connections should have lower descriptors */
+    unsigned int max_conns;            /* 0 = no limit */
+    struct address_limit *per_address; /* NULL = no limit */
+    int first_reserved_fd;             /* connections should have lower descriptors */
     unsigned int n_reserved_fds;
 
     /* Any thread, relaxed. */
-    atomic_uint n_open;          /* connections, including those being accepted */
-    atomic_bool pause_logged;    /* the log line about a pause was written */
-    atomic_bool shortage_logged; /* the log line about closed idle connections was written */
+    atomic_uint n_open;                 /* connections, including those being accepted */
+    atomic_bool pause_logged;           /* the log line about a pause was written */
+    atomic_bool shortage_logged;        /* the log line about closed idle connections was written */
+    _Atomic uint64_t refusal_logged_ns; /* when the log last told of an address beyond its limit */
     atomic_bool in_shortage; /* descriptors are short: an acceptor makes room before it accepts */
 
     atomic_bool accepts_in_shortage; /* an acceptor makes room; the others wait */
@@ -70,10 +74,12 @@ unsigned int listener_reserve(void);
  * loops follows.
  *
  * @max_conns       the most connections at one time; 0: no limit
+ * @max_per_address the most of one address (address_limit.h); 0: no limit
  * @n_reserved_fds  descriptors that connections must not use
  */
 void listener_serve(struct listener *l, struct worker_service *services, unsigned int n_services,
-                    unsigned int max_conns, unsigned int n_reserved_fds);
+                    unsigned int max_conns, unsigned int max_per_address,
+                    unsigned int n_reserved_fds);
 
 /*
  * listener_shut - ends listening at once: no further client can connect, even while a loop is busy.
@@ -89,10 +95,11 @@ void listener_shut(struct listener *l);
  */
 void listener_close(struct listener *l);
 
-/* listener_give_slot_back - uncounts a connection that is gone. Thread: any. */
-static inline void listener_give_slot_back(struct listener *l)
-{
-    atomic_fetch_sub_explicit(&l->n_open, 1, memory_order_relaxed);
-}
+/*
+ * listener_give_slot_back - uncounts a connection that is gone. Thread: any.
+ *
+ * @address  from listener.per_address, or NULL
+ */
+void listener_give_slot_back(struct listener *l, struct address_count *address);
 
 #endif

@@ -250,7 +250,8 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
         free_server(s);
         return st;
     }
-    listener_serve(&s->listener, s->services, s->n_services, o->max_conns, o->n_reserved_fds);
+    listener_serve(&s->listener, s->services, s->n_services, o->max_conns, o->max_conns_per_address,
+                   o->n_reserved_fds);
     st = attach_all(s);
     if (st) {
         ask_all(s, detach, UINT64_MAX); /* calls of one thread come in their order */

@@ -19,10 +19,11 @@ struct net_options {
     const char *address;
     int port;
     bool reuse_port;
-    struct loops *loops;         /* loops to share; NULL: the service has its own */
-    unsigned int n_threads;      /* at least 1; of shared loops, the first ones */
-    unsigned int max_conns;      /* 0: limited by descriptors only */
-    unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
+    struct loops *loops;                /* loops to share; NULL: the service has its own */
+    unsigned int n_threads;             /* at least 1; of shared loops, the first ones */
+    unsigned int max_conns;             /* 0: limited by descriptors only */
+    unsigned int max_conns_per_address; /* 0: no limit; see address_limit.h */
+    unsigned int n_reserved_fds;        /* descriptors for other uses: listener_reserve() */
     struct net_timeouts timeouts;
     struct budget *budget;         /* of its own loops: see struct loops_options */
     unsigned int n_near_blocks;    /* for pool_keep_near() of each of the loops; 0: its default */

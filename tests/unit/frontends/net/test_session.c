@@ -234,7 +234,7 @@ static void connect_client(void)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     client = fds[0];
     listener.n_open++;
-    conn_give(&service, &service, fds[1]);
+    conn_give(&service, &service, fds[1], NULL);
 }
 
 /* The bytes that have come since the last call; "." when the connection is closed. */

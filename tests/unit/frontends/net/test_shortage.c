@@ -121,7 +121,7 @@ static int start(void **state)
         loop_refresh_time(&workers[i].loop);
     }
     set_limit(LIMIT); /* for the listener */
-    listener_serve(&listener, services, N_LOOPS, 0, RESERVE);
+    listener_serve(&listener, services, N_LOOPS, 0, 0, RESERVE);
     for (int i = 0; i < N_LOOPS; i++)
         assert_null(acceptor_start(&acceptors[i], &services[i]));
     set_limit(FIRST_OWN + MAX_CLIENTS);
