@@ -52,7 +52,7 @@ static struct status *read_verbose_level(const Inference__LogSettingsRequest *as
         return NULL;
     if (value->parameter_choice_case != GIVEN(UINT32))
         return status_new(STATUS_INVALID_ARG, "expect int32 for 'log_verbose_level'");
-    *setting = (int)value->uint32_param;
+    *setting = ops_log_verbose_level(value->uint32_param);
     return NULL;
 }
 
@@ -70,9 +70,9 @@ static struct status *read_format(const Inference__LogSettingsRequest *asked,
     return NULL;
 }
 
-static struct status *read_log_settings(const Inference__LogSettingsRequest *asked,
-                                        struct log_settings *settings)
+static struct status *read_log_settings(const void *request, struct log_settings *settings)
 {
+    const Inference__LogSettingsRequest *asked = request;
     struct status *st = find_log_setting(asked, "log_file") ? ops_refuse_log_file() : NULL;
     if (!st)
         st = read_switch(asked, "log_info", &settings->info);
@@ -84,19 +84,6 @@ static struct status *read_log_settings(const Inference__LogSettingsRequest *ask
         st = read_verbose_level(asked, &settings->verbose_level);
     if (!st)
         st = read_format(asked, &settings->format);
-    return st;
-}
-
-/* Applies all settings in the request, or none if one is wrong. */
-static struct status *change_settings(const Inference__LogSettingsRequest *asked)
-{
-    struct log_settings was, settings;
-    struct status *st;
-    do {
-        log_get_settings(&was);
-        settings = was;
-        st = read_log_settings(asked, &settings);
-    } while (!st && asked->n_settings > 0 && !log_replace_settings(&was, &settings));
     return st;
 }
 
@@ -151,7 +138,7 @@ struct status *unary_log_settings(struct unary_call *c)
     enum { N_SETTINGS = 6 };
     Inference__LogSettingsResponse *answer = (Inference__LogSettingsResponse *)c->answer;
     struct ops_log_settings now;
-    struct status *st = change_settings((const Inference__LogSettingsRequest *)c->request);
+    struct status *st = ops_change_log_settings(read_log_settings, c->request);
     if (st)
         return st;
     ops_log_settings(&now);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The handlers of the routes: infer.c has that of inference, meta.c those about the state of the
- * server and of single models, admin.c those of the repository and of all models.
+ * server and of single models, admin.c those of the repository and of all models, settings.c those
+ * of settings.
  *
  * Thread: the loop's. None blocks: admin.c hands its work to a control thread.
  */

@@ -147,7 +147,7 @@ static bool find_restricted(const struct restrictions *restrictions, enum ops_ap
 static void read_head(const struct restrictions *restrictions, struct head_reading *r,
                       const struct http_head *head)
 {
-    struct route_match m = route_find(routes, ARRAY_SIZE(routes), head_path(head));
+    struct route_match m = route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head));
     r->done = true;
     r->route = m.route;
     r->is_restricted = m.route && find_restricted(restrictions, m.route->api, head);

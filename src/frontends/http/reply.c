@@ -66,3 +66,13 @@ struct status *request_json_fault(const struct json_error *fault)
     return status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
                       fault->text, fault->offset);
 }
+
+struct status *request_json_check(const char *body, size_t size_bytes, size_t max_bytes)
+{
+    struct json_error fault;
+    if (size_bytes > max_bytes)
+        return request_json_too_large(size_bytes, max_bytes);
+    if (size_bytes > 0 && !json_check(body, size_bytes, &fault))
+        return request_json_fault(&fault);
+    return NULL;
+}

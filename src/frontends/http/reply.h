@@ -38,4 +38,12 @@ void http_print_error(struct buf *out, const char *text);
 NODISCARD struct status *request_json_too_large(size_t json_bytes, size_t max_bytes);
 NODISCARD struct status *request_json_fault(const struct json_error *fault);
 
+/*
+ * request_json_check - refuses a body that is too large or is not JSON (reference/behaviours §3.4,
+ * §3.5). An empty body is fine.
+ *
+ * Errors: those of the two functions above
+ */
+NODISCARD struct status *request_json_check(const char *body, size_t size_bytes, size_t max_bytes);
+
 #endif

@@ -60,14 +60,18 @@ static bool fits_pattern(const char *pattern, struct span path, struct route_mat
     return at == end;
 }
 
-struct route_match route_find(const struct route *routes, size_t n_routes, struct span path)
+struct route_match route_find(const struct route *routes, size_t n_routes, enum http_method method,
+                              struct span path)
 {
-    struct route_match m = {0};
+    struct route_match m, first = {0};
     for (size_t i = 0; i < n_routes; i++) {
-        if (fits_pattern(routes[i].pattern, path, &m)) {
-            m.route = &routes[i];
+        if (!fits_pattern(routes[i].pattern, path, &m))
+            continue;
+        m.route = &routes[i];
+        if (m.route->method == method)
             return m;
-        }
+        if (!first.route)
+            first = m;
     }
-    return (struct route_match){0};
+    return first;
 }

@@ -33,7 +33,11 @@ struct route_match {
     struct span model, version, repository; /* .at is NULL: not in the pattern */
 };
 
-/* route_find - the first route whose pattern matches, whatever its method. */
-struct route_match route_find(const struct route *routes, size_t n_routes, struct span path);
+/*
+ * route_find - the first route whose pattern and method match; if none has the method, the first
+ * whose pattern matches.
+ */
+struct route_match route_find(const struct route *routes, size_t n_routes, enum http_method method,
+                              struct span path);
 
 #endif

@@ -70,7 +70,7 @@ static const struct route routes[] = {
 static void on_metrics_head(struct exchange *x, const struct http_head *head)
 {
     struct metrics_call *call = exchange_part(x);
-    call->route = route_find(routes, ARRAY_SIZE(routes), head_path(head)).route;
+    call->route = route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head)).route;
     buf_init_pooled(&call->page, MAX_PAGE_BYTES, x->env->net.pool);
     x->discard = true;
 }

@@ -17,6 +17,11 @@ void ops_log_settings(struct ops_log_settings *ret)
     log_get_settings(&ret->levels);
 }
 
+int ops_log_verbose_level(uint32_t number)
+{
+    return number <= INT32_MAX ? (int)number : 0;
+}
+
 const char *ops_log_format_name(enum log_format format)
 {
     return format_names[format];
@@ -31,6 +36,20 @@ bool ops_log_format_of(const char *name, enum log_format *ret)
         }
     }
     return false;
+}
+
+struct status *ops_change_log_settings(struct status *(*read)(const void *asked,
+                                                              struct log_settings *ret),
+                                       const void *asked)
+{
+    struct log_settings was, settings;
+    struct status *st;
+    do {
+        log_get_settings(&was);
+        settings = was;
+        st = read(asked, &settings);
+    } while (!st && !log_replace_settings(&was, &settings));
+    return st;
 }
 
 struct status *ops_refuse_log_file(void)

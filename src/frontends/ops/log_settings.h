@@ -8,6 +8,7 @@
 #define CONCH_FRONTENDS_OPS_LOG_SETTINGS_H
 
 #include <limits.h>
+#include <stdint.h>
 
 #include "base/log.h"
 
@@ -19,11 +20,28 @@ struct ops_log_settings {
 /* ops_log_settings - the present settings. Thread: any. */
 void ops_log_settings(struct ops_log_settings *ret);
 
+/* ops_log_verbose_level - the level that a client's number means: above INT32_MAX none, as in the
+ * reference. */
+int ops_log_verbose_level(uint32_t number);
+
 /* ops_log_format_name - "default" or "ISO8601"; static. */
 const char *ops_log_format_name(enum log_format format);
 
 /* ops_log_format_of - finds the format of that name. False: there is none. */
 bool ops_log_format_of(const char *name, enum log_format *ret);
+
+/*
+ * ops_change_log_settings - changes those settings that a request names, or none if one of them is
+ * wrong.
+ *
+ * @read  puts what the request names into the settings; may be called again, when another thread
+ *        has changed them meanwhile
+ * Thread: any.
+ * Errors: those of `read`
+ */
+NODISCARD struct status *ops_change_log_settings(struct status *(*read)(const void *asked,
+                                                                        struct log_settings *ret),
+                                                 const void *asked);
 
 /* ops_refuse_log_file - makes the error for a client that sets the log file: STATUS_UNSUPPORTED. */
 NODISCARD struct status *ops_refuse_log_file(void);

@@ -55,7 +55,7 @@ static void patterns_fit_whole_paths(void **state)
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct span path = {rows[i].path, strlen(rows[i].path)};
-        struct route_match m = route_find(routes, ARRAY_SIZE(routes), path);
+        struct route_match m = route_find(routes, ARRAY_SIZE(routes), METHOD_GET, path);
         if (rows[i].route < 0) {
             assert_null(m.route);
             continue;
@@ -72,8 +72,30 @@ static void patterns_fit_whole_paths(void **state)
     }
 }
 
+static void a_path_may_have_two_methods(void **state)
+{
+    (void)state;
+    static const struct route settings[] = {
+        {METHOD_POST, "/v2/models/{m}", NULL, OPS_API_OPEN, NULL, false, NULL},
+        {METHOD_GET, "/v2/{r}/{m}", NULL, OPS_API_OPEN, NULL, false, NULL},
+        {METHOD_GET, "/v2/models/{m}", NULL, OPS_API_OPEN, NULL, false, NULL},
+    };
+    static const char text[] = "/v2/models/m";
+    struct span path = {text, sizeof(text) - 1};
+    struct route_match m = route_find(settings, ARRAY_SIZE(settings), METHOD_GET, path);
+    assert_ptr_equal(m.route, &settings[1]);
+    assert_int_equal(m.repository.length, strlen("models"));
+    m = route_find(settings, ARRAY_SIZE(settings), METHOD_OTHER, path);
+    assert_ptr_equal(m.route, &settings[0]);
+    assert_null(m.repository.at);
+    assert_ptr_equal(m.model.at, text + sizeof(text) - 2);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(patterns_fit_whole_paths)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_fit_whole_paths),
+        cmocka_unit_test(a_path_may_have_two_methods),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
