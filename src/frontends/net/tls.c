@@ -65,6 +65,7 @@ struct tls {
     bool ended;                /* the client has sent close_notify, or closed its side */
     bool emptied;              /* in this call: the socket has no more bytes */
     bool cut;                  /* in this call: it has, but receives_left is 0 */
+    bool starved;              /* the last read of OpenSSL's got no byte for now */
     bool unread;               /* see tls_reads_on() */
     bool more_follows;         /* another record of the same tls_write() */
     bool keeps_buffers;        /* until tls_rest() */
@@ -119,7 +120,8 @@ static int read_bio(BIO *bio, char *bytes, int n_bytes)
     ssize_t n;
     BIO_clear_retry_flags(bio);
     t->cut = !t->emptied && t->receives_left-- <= 0;
-    if (t->emptied || t->cut) {
+    t->starved = t->emptied || t->cut;
+    if (t->starved) {
         BIO_set_retry_read(bio);
         return -1;
     }
@@ -133,9 +135,10 @@ static int read_bio(BIO *bio, char *bytes, int n_bytes)
     }
     if (n == 0)
         t->ended = true;
-    else if (errno == EAGAIN)
+    else if (errno == EAGAIN) {
+        t->starved = true;
         BIO_set_retry_read(bio);
-    else
+    } else
         t->error = errno;
     return n == 0 ? 0 : -1;
 }
@@ -268,15 +271,17 @@ enum tls_result tls_end(struct tls *t)
 
 static void begin_tls_call(struct tls *t, int receives)
 {
-    t->emptied = t->cut = false;
+    t->emptied = t->cut = t->starved = false;
     t->receives_left = receives;
 }
 
-/* OpenSSL has returned without a result: whether it only wants bytes, now or in another turn. */
+/*
+ * OpenSSL has returned without a result: whether it only wants bytes, now or in another turn.
+ * SSL_want_read() alone is also true when what has come is no message.
+ */
 static bool only_waits(const struct tls *t)
 {
-    return !t->failed && !t->ended && t->error == 0 && (t->emptied || t->cut) &&
-           SSL_want_read(t->ssl);
+    return !t->failed && !t->ended && t->error == 0 && t->starved && SSL_want_read(t->ssl);
 }
 
 /* Logs a failure, once, and empties OpenSSL's list of errors. */
@@ -298,7 +303,7 @@ static bool has_protocol(const struct tls *t)
     const unsigned char *chosen;
     unsigned int n;
     SSL_get0_alpn_selected(t->ssl, &chosen, &n);
-    return n > 0; /* choose_protocol() knows one only */
+    return n > 0 || !tls_files_alpn(t->files); /* choose_protocol() knows the service's only */
 }
 
 /*
@@ -349,6 +354,7 @@ static size_t read_record(struct tls *t, char *bytes, size_t room_bytes)
     if (t->failed)
         return 0;
     t->receives_left = RECEIVES;
+    t->starved = false;
     int n = SSL_read(t->ssl, bytes, (int)MIN(room_bytes, (size_t)RECORD_BYTES));
     if (n > 0) {
         t->unread = !t->emptied || SSL_has_pending(t->ssl);
