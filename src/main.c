@@ -403,6 +403,11 @@ static void print_place(char *out, size_t size, const char *address, int port)
     snprintf(out, size, "%s%s%s:%d", v6 ? "[" : "", address, v6 ? "]" : "", port);
 }
 
+static bool speaks_tls(const struct options *o)
+{
+    return option_bool(o, OPT_HTTP_USE_SSL) || option_bool(o, OPT_HTTP_USE_SSL_MUTUAL);
+}
+
 /* Logs the one line that says what is served where. */
 static void log_services(const struct options *o, const struct frontends *f)
 {
@@ -414,7 +419,8 @@ static void log_services(const struct options *o, const struct frontends *f)
     if (f->http && strncmp(http, "unix:", 5) == 0)
         log_info("Serving HTTP at %s%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
     else if (f->http)
-        log_info("Serving HTTP at http://%s/v2%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
+        log_info("Serving HTTP at %s://%s/v2%s%s", speaks_tls(o) ? "https" : "http", http,
+                 f->grpc ? ", gRPC at " : "", grpc);
     else if (f->grpc)
         log_info("Serving gRPC at %s", grpc);
     else

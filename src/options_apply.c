@@ -241,6 +241,7 @@ void options_apply_metrics(const struct options *o, struct conch_metrics_options
 {
     const struct option_value *v = o->values;
 #define METRICS(member, factor) SET_MEMBER(metrics, member, factor)
+#define METRICS_TEXT(member)    metrics->member = v->text;
 
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"

@@ -397,11 +397,41 @@ static const char *address_of(const struct options *o, const struct service *s)
     return address ? address : option_text(o, OPT_HTTP_ADDRESS);
 }
 
-/* Does the service have a port that the user has chosen, or the default one? */
-static bool is_placed(const struct options *o, const struct service *s)
+static bool is_unix(const char *address)
 {
-    return option_bool(o, s->allow) && option_int(o, s->port) != 0 &&
-           strncmp(address_of(o, s), "unix:", 5) != 0;
+    return strncmp(address, "unix:", 5) == 0;
+}
+
+/* Does the service have a port that the user has chosen, or the default one? */
+static bool has_port(const struct options *o, const struct service *s)
+{
+    return option_bool(o, s->allow) && option_int(o, s->port) != 0 && !is_unix(address_of(o, s));
+}
+
+/* The error when two services have the same file or name for their sockets; NULL: they have not. */
+static char *check_unix_pair(const struct options *o, const struct service *a,
+                             const struct service *b)
+{
+    const char *address = address_of(o, a);
+    if (!option_bool(o, a->allow) || !option_bool(o, b->allow) || !is_unix(address) ||
+        strcmp(address, address_of(o, b)) != 0)
+        return NULL;
+    return option_message("The server cannot listen to %s requests and %s requests at the "
+                          "same address %s%s",
+                          a->name, b->name, address,
+                          option_text(o, b->address) ? "" : ": give --metrics-address, too");
+}
+
+static char *check_port_pair(const struct options *o, const struct service *a,
+                             const struct service *b)
+{
+    int64_t port = option_int(o, a->port);
+    if (!has_port(o, a) || !has_port(o, b) || option_int(o, b->port) != port ||
+        strcmp(address_of(o, a), address_of(o, b)) != 0)
+        return NULL;
+    return option_message("The server cannot listen to %s requests and %s requests at the "
+                          "same address and port %s:%d",
+                          a->name, b->name, address_of(o, a), (int)port);
 }
 
 /* A service that is switched off may have any number, as in the reference. */
@@ -424,33 +454,32 @@ static char *check_port_numbers(const struct options *o)
     return NULL;
 }
 
+static char *check_range(const struct options *o, const struct service *s, int64_t from, int64_t to)
+{
+    int64_t port = option_int(o, s->port);
+    if (!has_port(o, s) || !o->values[s->port].given || (port >= from && port <= to))
+        return NULL;
+    return option_message("The server cannot listen to %s requests at port %d, allowed port range "
+                          "is [%d, %d]",
+                          s->name, (int)port, (int)from, (int)to);
+}
+
 static char *check_ports(const struct options *o)
 {
     int64_t from = 0, to = 65535;
     const char *range = option_text(o, OPT_SAGEMAKER_SAFE_PORT_RANGE);
+    char *wrong = NULL;
     if (range)
         free(parse_pair(range, '-', 65535, &from, &to));
-    for (size_t i = 0; i < ARRAY_SIZE(services); i++) {
-        const struct service *a = &services[i];
-        if (!is_placed(o, a))
-            continue;
-        int64_t port = option_int(o, a->port);
-        if (o->values[a->port].given && (port < from || port > to))
-            return option_message(
-                "The server cannot listen to %s requests at port %d, allowed port range "
-                "is [%d, %d]",
-                a->name, (int)port, (int)from, (int)to);
-        for (size_t k = i + 1; k < ARRAY_SIZE(services); k++) {
-            const struct service *b = &services[k];
-            if (is_placed(o, b) && option_int(o, b->port) == port &&
-                strcmp(address_of(o, a), address_of(o, b)) == 0)
-                return option_message(
-                    "The server cannot listen to %s requests and %s requests at the "
-                    "same address and port %s:%d",
-                    a->name, b->name, address_of(o, a), (int)port);
+    for (size_t i = 0; i < ARRAY_SIZE(services) && !wrong; i++) {
+        wrong = check_range(o, &services[i], from, to);
+        for (size_t k = i + 1; k < ARRAY_SIZE(services) && !wrong; k++) {
+            wrong = check_port_pair(o, &services[i], &services[k]);
+            if (!wrong)
+                wrong = check_unix_pair(o, &services[i], &services[k]);
         }
     }
-    return NULL;
+    return wrong;
 }
 
 char *options_check_together(const struct options *o)

@@ -181,7 +181,7 @@ struct conch_http;
 /* Set by conch_http_options_init(), then by the caller. */
 struct conch_http_options {
     size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
-    const char *address; /* a numeric address or a host name */
+    const char *address; /* a numeric address, a host name, unix:PATH or unix:@NAME */
     int port;            /* 0 = any free port: conch_http_port() gives it */
     bool reuse_port;     /* several processes may listen on the port */
     int n_threads;       /* event loops; 0 = one for each CPU, and never more than that */
@@ -205,6 +205,12 @@ struct conch_http_options {
     size_t n_restricted_apis;
 
     unsigned int max_connections_per_address; /* 0 = no limit; IPv6: per network of 64 bits */
+
+    bool use_ssl;
+    bool use_ssl_mutual;     /* implies use_ssl */
+    const char *server_cert; /* paths of PEM files; "" = none */
+    const char *server_key;
+    const char *root_cert;
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */
@@ -220,7 +226,7 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_http_start(struct TRITONSERVER_S
                                                            const struct conch_http_options *options,
                                                            struct conch_http **ret_http);
 
-/* conch_http_port - the port on which the server listens. */
+/* conch_http_port - the port on which the server listens; 0 with a unix: address. */
 CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
 
 /*
@@ -332,8 +338,14 @@ struct conch_metrics;
 /* Set by conch_metrics_options_init(), then by the caller. */
 struct conch_metrics_options {
     size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
-    const char *address; /* a numeric address or a host name */
+    const char *address; /* a numeric address, a host name, unix:PATH or unix:@NAME */
     int port;            /* 0 = any free port: conch_metrics_port() gives it */
+
+    bool use_ssl;
+    bool use_ssl_mutual;     /* implies use_ssl */
+    const char *server_cert; /* paths of PEM files; "" = none */
+    const char *server_key;
+    const char *root_cert;
 };
 
 /* conch_metrics_options_init - the defaults: 0.0.0.0:8002. */
@@ -350,7 +362,7 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_metrics_start(struct TRITONSERVER_Server *server, const struct conch_metrics_options *options,
                     struct conch_metrics **ret_metrics);
 
-/* conch_metrics_port - the port on which the server listens. */
+/* conch_metrics_port - the port on which the server listens; 0 with a unix: address. */
 CONCH_DECLSPEC int conch_metrics_port(const struct conch_metrics *metrics);
 
 /* conch_metrics_stop - waits up to timeout_ms for pages under way, then closes all connections and

@@ -17,6 +17,7 @@
 #include "frontends/grpc/call.h"
 #include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
+#include "frontends/serve/service_tls.h"
 
 struct conch_grpc {
     struct grpc_settings settings;
@@ -170,50 +171,20 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
     ret->timeouts.rate_ns = o->min_rate_ms * NS_PER_MS;
 }
 
-/* ---- TLS ------------------------------------------------------------------------------------- */
-
-static bool is_given(const char *path)
-{
-    return path && path[0];
-}
-
-/* The files must be named here; tls_files.c reads them. */
-static struct status *require_file(const char *path, const char *what, const char *flag)
-{
-    return is_given(path)
-               ? NULL
-               : status_new(STATUS_INVALID_ARG, "gRPC with TLS needs a %s: --%s=PATH", what, flag);
-}
-
-static void warn_of_unused(const struct conch_grpc_options *o, bool tls)
-{
-    if (!tls && (is_given(o->server_cert) || is_given(o->server_key) || is_given(o->root_cert)))
-        log_warn("gRPC is served without encryption: --grpc-use-ssl is false, and certificates "
-                 "alone do not turn it on");
-    else if (tls && !o->use_ssl_mutual && is_given(o->root_cert))
-        log_warn("clients of gRPC are not asked for a certificate: --grpc-use-ssl-mutual is "
-                 "false, and --grpc-root-cert alone does not turn it on");
-}
-
-/* Source: reference/features §2.2. That mutual TLS implies TLS is so there, too. */
 static struct status *read_tls(const struct conch_grpc_options *o, struct tls_options *tls,
-                               const struct tls_options **ret)
+                               struct net_options *net)
 {
-    bool wanted = o->use_ssl || o->use_ssl_mutual;
-    warn_of_unused(o, wanted);
-    if (!wanted)
-        return NULL;
-    *tls = (struct tls_options){.certificate = o->server_cert,
-                                .key = o->server_key,
-                                .root = o->use_ssl_mutual ? o->root_cert : NULL,
-                                .alpn = "h2"};
-    struct status *st = require_file(o->server_cert, "server certificate", "grpc-server-cert");
-    if (!st)
-        st = require_file(o->server_key, "server key", "grpc-server-key");
-    if (!st && o->use_ssl_mutual)
-        st = require_file(o->root_cert, "root certificate of its clients", "grpc-root-cert");
-    if (!st)
-        *ret = tls;
+    struct service_tls given = {.name = "gRPC",
+                                .flag = "grpc",
+                                .use_ssl = o->use_ssl,
+                                .use_ssl_mutual = o->use_ssl_mutual,
+                                .server_cert = o->server_cert,
+                                .server_key = o->server_key,
+                                .root_cert = o->root_cert};
+    bool used = false;
+    *tls = (struct tls_options){.alpn = "h2"};
+    struct status *st = service_tls_read(&given, tls, &used);
+    net->tls = used ? tls : NULL;
     return st;
 }
 
@@ -234,7 +205,7 @@ static struct status *start_calls(struct conch_grpc *grpc, const struct conch_gr
     read_net_options(o, &net);
     struct status *st = read_call_settings(o, &grpc->settings);
     if (!st)
-        st = read_tls(o, &tls, &net.tls);
+        st = read_tls(o, &tls, &net);
     if (st)
         return st;
     read_limits(o, &grpc->http2.limits);

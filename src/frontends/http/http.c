@@ -19,6 +19,7 @@
 #include "frontends/net/server.h"
 #include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
+#include "frontends/serve/service_tls.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
 
@@ -310,6 +311,23 @@ static struct status *read_http_restrictions(const struct conch_http_options *o,
     return st;
 }
 
+static struct status *read_http_tls(const struct conch_http_options *o, struct tls_options *tls,
+                                    struct net_options *net)
+{
+    struct service_tls given = {.name = "HTTP",
+                                .flag = "http",
+                                .use_ssl = o->use_ssl,
+                                .use_ssl_mutual = o->use_ssl_mutual,
+                                .server_cert = o->server_cert,
+                                .server_key = o->server_key,
+                                .root_cert = o->root_cert};
+    bool used = false;
+    *tls = (struct tls_options){.alpn = "http/1.1,http/1.0", .alpn_is_optional = true};
+    struct status *st = service_tls_read(&given, tls, &used);
+    net->tls = used ? tls : NULL;
+    return st;
+}
+
 static void free_http(struct conch_http *http)
 {
     restrictions_done(&http->settings.restrictions);
@@ -328,6 +346,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
 
     struct net_options net;
+    struct tls_options tls;
     net_options_init(&net);
     net.address = o.address;
     net.port = o.port;
@@ -355,6 +374,8 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     http->settings.max_input_bytes = o.max_input_bytes;
     net.handler_arg = http;
     struct status *st = read_http_restrictions(&o, &http->settings.restrictions);
+    if (!st)
+        st = read_http_tls(&o, &tls, &net);
     if (!st)
         st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
     if (!st) {

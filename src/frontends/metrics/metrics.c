@@ -6,7 +6,6 @@
  */
 #include "conch/conch.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -18,6 +17,8 @@
 #include "frontends/http/route.h"
 #include "frontends/net/server.h"
 #include "frontends/ops/errors.h"
+#include "frontends/serve/option_default.h"
+#include "frontends/serve/service_tls.h"
 
 enum {
     MAX_PAGE_BYTES = INT32_MAX,
@@ -113,15 +114,34 @@ static void *metrics_ctx_new(void *arg, struct net_env *env)
 
 void conch_metrics_options_init(struct conch_metrics_options *o)
 {
-    *o = (struct conch_metrics_options){.size = sizeof(*o)};
-#define METRICS(member, factor) o->member = (int)strtol(text, NULL, 10) * (factor);
-#define HTTP_TEXT(member)       o->member = text; /* the address: by default that of HTTP */
+    struct conch_http_options http;
+    conch_http_options_init(&http);
+    *o = (struct conch_metrics_options){.size = sizeof(*o), .address = http.address};
+#define METRICS(member, factor) o->member = (__typeof__(o->member))option_default(text, factor);
+#define METRICS_TEXT(member)    o->member = text;
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
     text = initial;                                                                                \
     keeper
     const char *text;
 #include "options.def"
     (void)text;
+}
+
+static struct status *read_metrics_tls(const struct conch_metrics_options *o,
+                                       struct tls_options *tls, struct net_options *net)
+{
+    struct service_tls given = {.name = "metrics",
+                                .flag = "metrics",
+                                .use_ssl = o->use_ssl,
+                                .use_ssl_mutual = o->use_ssl_mutual,
+                                .server_cert = o->server_cert,
+                                .server_key = o->server_key,
+                                .root_cert = o->root_cert};
+    bool used = false;
+    *tls = (struct tls_options){.alpn = "http/1.1,http/1.0", .alpn_is_optional = true};
+    struct status *st = service_tls_read(&given, tls, &used);
+    net->tls = used ? tls : NULL;
+    return st;
 }
 
 TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
@@ -136,6 +156,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
 
     struct net_options net;
+    struct tls_options tls;
     net_options_init(&net);
     net.name = "metrics";
     net.address = o.address;
@@ -151,7 +172,9 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     struct conch_metrics *metrics = mem_zalloc(sizeof(*metrics));
     metrics->server = (struct server *)server;
     net.handler_arg = metrics;
-    struct status *st = net_server_start(&net, &metrics->net);
+    struct status *st = read_metrics_tls(&o, &tls, &net);
+    if (!st)
+        st = net_server_start(&net, &metrics->net);
     if (st) {
         mem_free(metrics);
         return (TRITONSERVER_Error *)st;

@@ -49,6 +49,7 @@ struct tls_files {
     /* Constant. */
     char *paths[N_FILES]; /* certificate, key, roots; roots may be NULL */
     char *alpn;
+    bool alpn_is_optional;
     uint64_t check_ns;
     struct thread thread;
 
@@ -70,7 +71,7 @@ static const char *const file_names[N_FILES] = {"server certificate", "server ke
 
 const char *tls_files_alpn(const struct tls_files *f)
 {
-    return f->alpn;
+    return f->alpn_is_optional ? NULL : f->alpn;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -216,24 +217,39 @@ static struct status *use_roots(const struct tls_files *f, SSL_CTX *ctx)
     return st;
 }
 
+/* Where the client offers the protocol, as ALPN writes it: behind a byte with its length. */
+static const unsigned char *find_offer(const char *name, size_t length,
+                                       const unsigned char *offered, unsigned int n_offered)
+{
+    for (unsigned int at = 0; at < n_offered; at += 1 + offered[at]) {
+        if (offered[at] == length && memcmp(&offered[at + 1], name, length) == 0)
+            return &offered[at];
+    }
+    return NULL;
+}
+
 /*
- * Chooses the service's protocol if the client offers it. Otherwise the handshake goes on without a
- * protocol, as in grpc++, and the connection ends behind it (tls.c).
+ * Chooses the first of the service's protocols that the client offers. If it offers none of them, a
+ * service that needs no protocol refuses the client (RFC 7301 §3.2). With a service that needs one
+ * the handshake goes on without a protocol, as in grpc++, and the connection ends behind it
+ * (tls.c). OpenSSL has checked the form of the offer.
  */
 static int choose_protocol(SSL *ssl, const unsigned char **ret, unsigned char *ret_length,
                            const unsigned char *offered, unsigned int n_offered, void *arg)
 {
     const struct tls_files *f = arg;
-    size_t length = strlen(f->alpn);
+    const unsigned char *found = NULL;
     (void)ssl;
-    for (unsigned int at = 0; at < n_offered; at += 1 + offered[at]) {
-        if (offered[at] == length && memcmp(&offered[at + 1], f->alpn, length) == 0) {
-            *ret = &offered[at + 1];
-            *ret_length = offered[at];
-            return SSL_TLSEXT_ERR_OK;
-        }
+    for (const char *name = f->alpn; *name && !found;) {
+        size_t length = strcspn(name, ",");
+        found = find_offer(name, length, offered, n_offered);
+        name += length + (name[length] == ',');
     }
-    return SSL_TLSEXT_ERR_NOACK;
+    if (!found)
+        return f->alpn_is_optional ? SSL_TLSEXT_ERR_ALERT_FATAL : SSL_TLSEXT_ERR_NOACK;
+    *ret = found + 1;
+    *ret_length = *found;
+    return SSL_TLSEXT_ERR_OK;
 }
 
 static SSL_CTX *new_ctx(struct tls_files *f)
@@ -375,6 +391,7 @@ struct status *tls_files_start(const struct tls_options *o, struct tls_files **r
     f->paths[KEY] = mem_strdup(o->key);
     f->paths[ROOTS] = o->root ? mem_strdup(o->root) : NULL;
     f->alpn = mem_strdup(o->alpn);
+    f->alpn_is_optional = o->alpn_is_optional;
     f->check_ns = o->check_ns > 0 ? o->check_ns : NS_PER_S;
     mutex_init(&f->mu, LEVEL, "tls_files.mu");
     cond_init(&f->stopped);

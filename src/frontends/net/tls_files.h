@@ -9,6 +9,7 @@
 #ifndef CONCH_FRONTENDS_NET_TLS_FILES_H
 #define CONCH_FRONTENDS_NET_TLS_FILES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
@@ -21,7 +22,10 @@ struct tls_options {
     const char *key;         /* path, PEM: its private key, without a passphrase */
     const char *root;        /* path, PEM: the roots of clients' certificates, which every client
                                 must then show; NULL: no client is asked for one */
-    const char *alpn;        /* the protocol that a client must negotiate by ALPN, such as "h2" */
+    const char *alpn;        /* the protocols of the service by ALPN, the preferred one first:
+                                "h2", "http/1.1,http/1.0" */
+    bool alpn_is_optional;   /* a client that offers no protocol is served; one that offers others
+                                only is told so. Otherwise a client must negotiate */
     uint64_t check_ns;       /* the time between two looks at the files; 0: a second */
 };
 
@@ -39,7 +43,8 @@ NODISCARD struct status *tls_files_start(const struct tls_options *o, struct tls
 /* tls_files_stop - ends the thread and frees all; NULL is fine. No connection may be left. */
 void tls_files_stop(struct tls_files *f);
 
-/* tls_files_alpn - the protocol that clients must negotiate; valid as long as f. Thread: any. */
+/* tls_files_alpn - the protocol that each client must negotiate, or NULL when it need not; valid as
+ * long as f. Thread: any. */
 const char *tls_files_alpn(const struct tls_files *f);
 
 /*

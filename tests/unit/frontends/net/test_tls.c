@@ -302,6 +302,53 @@ static void a_client_without_the_protocol_is_told_the_end(void **state)
     }
 }
 
+static void what_is_not_tls_fails_at_once(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n",
+                                        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                        "\x16\x03\x01\x01nothing of a handshake"};
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        begin(false, NULL);
+        assert_int_equal(send(client.fd, texts[i], strlen(texts[i]), 0), strlen(texts[i]));
+        /* The last text may be the beginning of a record. */
+        assert_int_equal(tls_handshake(tls), i < 2 ? TLS_FAILED : TLS_WAITS);
+        end_all(state);
+    }
+}
+
+static void a_protocol_may_be_optional(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *offer, *chosen;
+    } cases[] = {
+        {NULL, ""},
+        {"\x08http/1.1", "http/1.1"},
+        {"\x08http/1.0", "http/1.0"},
+        {"\x02h2\x08http/1.0\x08http/1.1", "http/1.1"},
+        {"\x02h2", NULL},
+        {"\x09http/1.12\x04http", NULL},
+    };
+    struct tls_options o = {.certificate = papers.server,
+                            .key = papers.server_key,
+                            .alpn = "http/1.1,http/1.0",
+                            .alpn_is_optional = true};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const unsigned char *chosen;
+        unsigned int n;
+        assert_null(tls_files_start(&o, &files));
+        tlsc_init(&client, &papers, cases[i].offer);
+        tls = tls_new(files, client.far_fd, pool, budget);
+        assert_int_equal(shake_hands(SIZE_MAX), cases[i].chosen ? TLS_DONE : TLS_FAILED);
+        SSL_get0_alpn_selected(client.ssl, &chosen, &n);
+        assert_int_equal(n, cases[i].chosen ? strlen(cases[i].chosen) : 0);
+        if (n > 0)
+            assert_memory_equal(chosen, cases[i].chosen, n);
+        end_all(state);
+    }
+}
+
 static void mutual_tls_knows_its_clients(void **state)
 {
     (void)state;
@@ -428,6 +475,8 @@ int main(void)
         cmocka_unit_test_teardown(both_sides_say_that_they_end, end_all),
         cmocka_unit_test_teardown(a_socket_that_is_closed_ends_the_input, end_all),
         cmocka_unit_test(a_client_without_the_protocol_is_told_the_end),
+        cmocka_unit_test_teardown(what_is_not_tls_fails_at_once, end_all),
+        cmocka_unit_test_teardown(a_protocol_may_be_optional, end_all),
         cmocka_unit_test_teardown(mutual_tls_knows_its_clients, end_all),
         cmocka_unit_test_teardown(old_versions_are_refused, end_all),
         cmocka_unit_test_teardown(garbage_ends_the_connection, end_all),

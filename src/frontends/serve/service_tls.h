@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the options of a service say of TLS: --<service>-use-ssl, --<service>-use-ssl-mutual and the
+ * three files. HTTP, gRPC and metrics have the same five options.
+ *
+ * Thread: the one that starts the service.
+ */
+#ifndef CONCH_FRONTENDS_SERVE_SERVICE_TLS_H
+#define CONCH_FRONTENDS_SERVE_SERVICE_TLS_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "frontends/net/tls_files.h"
+
+/* The options; the paths are borrowed, "" or NULL means none. */
+struct service_tls {
+    const char *name; /* of the service, for messages: "gRPC" */
+    const char *flag; /* how its options begin: "grpc" */
+    bool use_ssl;
+    bool use_ssl_mutual; /* implies use_ssl */
+    const char *server_cert, *server_key, *root_cert;
+};
+
+/*
+ * service_tls_read - sets the files' paths in *tls, whose other members are the caller's. Files
+ * that are named although nothing uses them make a warning in the log.
+ *
+ * @ret_used  whether the service speaks TLS
+ * Errors:    STATUS_INVALID_ARG  a file that is needed is not named
+ */
+NODISCARD struct status *service_tls_read(const struct service_tls *o, struct tls_options *tls,
+                                          bool *ret_used);
+
+#endif
