@@ -3,9 +3,10 @@
  * Packing and unpacking of whole messages by libdeflate.
  *
  * The size of an unpacked message is not known beforehand. The last four bytes of gzip promise a
- * size. If that size is possible, the first attempt has as much room, else four times the packed
- * size. Each further attempt has twice the room of the last, up to the maximum. All attempts
- * together do at most twice the work of the last one. Threads: the owner's.
+ * size, which anybody may write there, so it is believed up to 1 MiB or BELIEVED_RATIO times the
+ * packed size. That is the room of the first attempt; without a promise it is MODEST_RATIO times
+ * the packed size. Each further attempt has twice the room of the last, up to the maximum. All
+ * attempts together do at most twice the work of the last one. Threads: the owner's.
  */
 #include "base/compress.h"
 
@@ -21,7 +22,10 @@
 enum {
     LEVEL = 6,          /* of 1 to 12, the default of gzip and zlib */
     FIRST_BYTES = 4096, /* the least room */
-    MAX_RATIO = 1032,   /* of deflate: 258 bytes take at least two bits */
+    MODEST_RATIO = 4,
+    BELIEVED_RATIO = 16,
+    BELIEVED_BYTES = 1 << 20,
+    MAX_RATIO = 1032, /* of deflate: 258 bytes take at least two bits */
 };
 
 struct compress {
@@ -61,18 +65,57 @@ static size_t first_room(enum compress_format format, const char *bytes, size_t 
         memcpy(&promised, bytes + n_bytes - sizeof(promised), sizeof(promised));
         promised = le32toh(promised);
     }
-    bool possible = promised > 0 && promised <= multiply(n_bytes, MAX_RATIO);
-    return MAX(possible ? (size_t)promised : multiply(n_bytes, 4), (size_t)FIRST_BYTES);
+    size_t most = multiply(n_bytes, promised <= BELIEVED_BYTES ? MAX_RATIO : BELIEVED_RATIO);
+    size_t room = promised ? MIN((size_t)promised, most) : multiply(n_bytes, MODEST_RATIO);
+    return MAX(room, (size_t)FIRST_BYTES);
 }
 
-static enum libdeflate_result unpack_into(struct compress *c, enum compress_format format,
-                                          const char *bytes, size_t n_bytes, char *out, size_t room,
-                                          size_t *ret_read, size_t *ret_written)
+/* The packed bytes of one message. */
+struct packed {
+    enum compress_format format;
+    bool has_members; /* of gzip: more may follow the first */
+    const char *bytes;
+    size_t n_bytes;
+};
+
+static bool begins_gzip(const char *bytes, size_t n_bytes)
 {
-    return format == COMPRESS_GZIP ? libdeflate_gzip_decompress_ex(c->unpack, bytes, n_bytes, out,
-                                                                   room, ret_read, ret_written)
-                                   : libdeflate_zlib_decompress_ex(c->unpack, bytes, n_bytes, out,
-                                                                   room, ret_read, ret_written);
+    static const char magic[] = {'\x1f', '\x8b'};
+    return n_bytes >= sizeof(magic) && memcmp(bytes, magic, sizeof(magic)) == 0;
+}
+
+static struct packed find_format(enum compress_format format, const char *bytes, size_t n_bytes)
+{
+    struct packed p = {.format = format, .bytes = bytes, .n_bytes = n_bytes};
+    if (format == COMPRESS_DETECT) {
+        p.format = begins_gzip(bytes, n_bytes) ? COMPRESS_GZIP : COMPRESS_ZLIB;
+        p.has_members = p.format == COMPRESS_GZIP;
+    }
+    return p;
+}
+
+/* Unpacks all members. A message has one, unless it may have more. */
+static enum libdeflate_result unpack_into(struct compress *c, const struct packed *p, char *out,
+                                          size_t room, size_t *ret_written)
+{
+    const char *at = p->bytes, *end = at + p->n_bytes;
+    size_t n_read, n_written;
+    *ret_written = 0;
+    do {
+        enum libdeflate_result result =
+            p->format == COMPRESS_GZIP
+                ? libdeflate_gzip_decompress_ex(c->unpack, at, (size_t)(end - at), out, room,
+                                                &n_read, &n_written)
+                : libdeflate_zlib_decompress_ex(c->unpack, at, (size_t)(end - at), out, room,
+                                                &n_read, &n_written);
+        if (result != LIBDEFLATE_SUCCESS)
+            return result;
+        at += n_read;
+        out += n_written;
+        room -= n_written;
+        *ret_written += n_written;
+    } while (p->has_members && begins_gzip(at, (size_t)(end - at)));
+    return at == end ? LIBDEFLATE_SUCCESS : LIBDEFLATE_BAD_DATA;
 }
 
 static const char *format_name(enum compress_format format)
@@ -81,33 +124,35 @@ static const char *format_name(enum compress_format format)
 }
 
 struct status *compress_unpack(struct compress *c, enum compress_format format, const void *bytes,
-                               size_t n_bytes, size_t max_bytes, struct pool *pool,
-                               struct mem_owner *owner, char **ret_block, size_t *ret_bytes)
+                               size_t n_bytes, const struct compress_target *target,
+                               char **ret_block, size_t *ret_bytes)
 {
-    size_t room = MIN(first_room(format, bytes, n_bytes), max_bytes), n_read = 0, n_written = 0;
+    struct packed p = find_format(format, bytes, n_bytes);
+    size_t most = target->max_bytes, room = MIN(first_room(p.format, bytes, n_bytes), most), total;
     if (!c->unpack)
         c->unpack = libdeflate_alloc_decompressor();
     if (!c->unpack)
         return status_no_memory();
     for (;;) {
-        char *block = pool_alloc(pool, room, owner);
+        if (__builtin_add_overflow(target->lead_bytes, room, &total))
+            return status_no_memory();
+        char *block = pool_alloc(target->pool, total, target->owner);
         if (!block)
             return status_no_memory();
         enum libdeflate_result result =
-            unpack_into(c, format, bytes, n_bytes, block, room, &n_read, &n_written);
-        if (result == LIBDEFLATE_SUCCESS && n_read == n_bytes) {
+            unpack_into(c, &p, block + target->lead_bytes, room, ret_bytes);
+        if (result == LIBDEFLATE_SUCCESS) {
             *ret_block = block;
-            *ret_bytes = n_written;
             return NULL;
         }
         pool_release(block);
         if (result != LIBDEFLATE_INSUFFICIENT_SPACE)
             return status_new(STATUS_INVALID_ARG, "%zu bytes are not valid %s", n_bytes,
-                              format_name(format));
-        if (room == max_bytes)
+                              format_name(p.format));
+        if (room == most)
             return status_new(STATUS_UNSUPPORTED, "%zu bytes unpack to more than %zu bytes",
-                              n_bytes, max_bytes);
-        room = MIN(multiply(room, 2), max_bytes);
+                              n_bytes, most);
+        room = MIN(multiply(room, 2), most);
     }
 }
 

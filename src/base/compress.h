@@ -20,32 +20,43 @@ struct mem_owner;
 struct pool;
 struct status;
 
-enum compress_format { COMPRESS_ZLIB, COMPRESS_GZIP };
+/* COMPRESS_DETECT, for unpacking alone: gzip of one or more members, or zlib, as the bytes begin.
+ */
+enum compress_format { COMPRESS_ZLIB, COMPRESS_GZIP, COMPRESS_DETECT };
 
 /* compress_new - the caller ends it with compress_free(), where NULL is fine. */
 struct compress *compress_new(void);
 void compress_free(struct compress *c);
 
+/* Where unpacked bytes go. */
+struct compress_target {
+    struct pool *pool;
+    struct mem_owner *owner; /* the account that is charged for the block; NULL: none */
+    size_t lead_bytes;       /* at the beginning of the block, which stay free */
+    size_t max_bytes;        /* … and the most that follow them */
+};
+
 /*
  * compress_unpack - the unpacked bytes in a block of the pool, which the caller releases.
  *
- * The block never has more than max_bytes, whatever the packed bytes promise.
+ * The block never has more than the target allows, and at most some times the packed bytes or twice
+ * the unpacked ones, whatever the packed bytes promise.
  *
- * @owner  the account that is charged for the block; NULL: none
+ * @ret_bytes  the unpacked bytes, without those in front of them
  * Errors: STATUS_INVALID_ARG  the bytes are not of that format, end early or go on behind their end
- *         STATUS_UNSUPPORTED  the bytes unpack to more than max_bytes
+ *         STATUS_UNSUPPORTED  the bytes unpack to more than target->max_bytes
  *         STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *compress_unpack(struct compress *c, enum compress_format format,
-                                         const void *bytes, size_t n_bytes, size_t max_bytes,
-                                         struct pool *pool, struct mem_owner *owner,
-                                         char **ret_block, size_t *ret_bytes);
+                                         const void *bytes, size_t n_bytes,
+                                         const struct compress_target *target, char **ret_block,
+                                         size_t *ret_bytes);
 
 /*
  * compress_pack - the packed bytes in a block of the pool, which the caller releases.
  *
  * @pieces  the bytes; several pieces are copied together first
- * @owner   as above
+ * @owner   the account that is charged for the block; NULL: none
  * Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *compress_pack(struct compress *c, enum compress_format format,

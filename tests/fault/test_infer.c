@@ -2,7 +2,8 @@
 /*
  * Whole requests, from the socket through frontend, core and backend and back, with each allocation
  * failing. The reply is exactly the one with enough memory, or 503 with "out of memory", or the
- * connection closes without a reply. Never a wrong answer, never a request that hangs.
+ * connection closes without a reply. A reply that cannot be packed may come as it is. Never a wrong
+ * answer, never a request that hangs.
  *
  * The frontend is started for each run, so that its pools are empty and must allocate.
  */
@@ -23,6 +24,8 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/compress.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "conch/conch.h"
 #include "lib/fault.h"
@@ -83,6 +86,8 @@ struct asked {
     size_t request_size;
     char *expected; /* NULL until the first run */
     size_t expected_size;
+    const char *unpacked; /* the reply that is not packed, which is right, too; NULL: none is */
+    size_t unpacked_size;
 };
 
 static char received[MOST_BYTES + 1];
@@ -145,6 +150,8 @@ static struct status *ask(void *arg)
     }
     if (size == a->expected_size && memcmp(received, a->expected, size) == 0)
         return NULL;
+    if (a->unpacked && size == a->unpacked_size && memcmp(received, a->unpacked, size) == 0)
+        return NULL;
     if (size > 0 &&
         (strncmp(received, "HTTP/1.1 503 ", 13) != 0 || !strstr(received, "out of memory")))
         fail_msg("a wrong answer: %.300s\ninstead of: %.300s", received, a->expected);
@@ -175,8 +182,8 @@ static void adds(struct asked *a, const char *text)
     add(a, text, strlen(text));
 }
 
-static void add_head(struct asked *a, const char *method, const char *path, size_t json_size,
-                     size_t body_size)
+static void add_head_with(struct asked *a, const char *method, const char *path, size_t json_size,
+                          size_t body_size, const char *headers)
 {
     char line[200];
     adds(a, method);
@@ -189,7 +196,14 @@ static void add_head(struct asked *a, const char *method, const char *path, size
         snprintf(line, sizeof(line), "Inference-Header-Content-Length: %zu\r\n", json_size);
         adds(a, line);
     }
+    adds(a, headers);
     adds(a, "\r\n");
+}
+
+static void add_head(struct asked *a, const char *method, const char *path, size_t json_size,
+                     size_t body_size)
+{
+    add_head_with(a, method, path, json_size, body_size, "");
 }
 
 /* Makes a body of one input with n values, each printed by `value`. */
@@ -238,25 +252,73 @@ static void strings_in_json_survive_lack_of_memory(void **state)
     post_json("texts", "BYTES", 3000, "\"some \\\"text\\\" \\u00e9\"");
 }
 
-static void post_binary(const char *model, size_t payload)
+/* Makes a body with one tensor of that many bytes. Returns the length of its JSON. */
+static size_t binary_body(struct asked *body, size_t payload)
 {
-    char path[100], json[300];
-    struct asked a = {0};
+    char json[300];
     int json_size = snprintf(
         json, sizeof(json),
         "{\"id\":\"the id\",\"inputs\":[{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[%zu],"
         "\"parameters\":{\"binary_data_size\":%zu}}],\"outputs\":[{\"name\":\"OUTPUT0\","
         "\"parameters\":{\"binary_data\":true}}]}",
         payload / 4, payload);
-    snprintf(path, sizeof(path), "/v2/models/%s/infer", model);
-    add_head(&a, "POST", path, (size_t)json_size, (size_t)json_size + payload);
-    adds(&a, json);
+    adds(body, json);
     char *bytes = malloc(payload);
     for (size_t i = 0; i < payload; i++)
         bytes[i] = (char)(i * 31 >> 3);
-    add(&a, bytes, payload);
+    add(body, bytes, payload);
     free(bytes);
+    return (size_t)json_size;
+}
+
+static void post_binary(const char *model, size_t payload)
+{
+    char path[100];
+    struct asked a = {0}, body = {0};
+    size_t json_size = binary_body(&body, payload);
+    snprintf(path, sizeof(path), "/v2/models/%s/infer", model);
+    add_head(&a, "POST", path, json_size, body.request_size);
+    add(&a, body.request, body.request_size);
+    free(body.request);
     ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
+}
+
+/* A packed body, and if `accepts` a packed reply. */
+static void post_packed(size_t payload, bool accepts)
+{
+    static const char path[] = "/v2/models/floats/infer";
+    struct asked a = {0}, plain = {0}, body = {0};
+    struct pool *pool = pool_new("test", 0, 0);
+    struct compress *c = compress_new();
+    size_t n_packed, json_size = binary_body(&body, payload);
+    struct iovec piece = {body.request, body.request_size};
+    char *packed;
+    assert_null(compress_pack(c, COMPRESS_GZIP, &piece, 1, pool, NULL, &packed, &n_packed));
+    add_head(&plain, "POST", path, json_size, body.request_size);
+    add(&plain, body.request, body.request_size);
+    assert_null(ask(&plain));
+    add_head_with(&a, "POST", path, json_size, n_packed,
+                  accepts ? "Content-Encoding: gzip\r\nAccept-Encoding: gzip\r\n"
+                          : "Content-Encoding: gzip\r\n");
+    add(&a, packed, n_packed);
+    a.unpacked = plain.expected;
+    a.unpacked_size = plain.expected_size;
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", accepts ? "Content-Encoding: gzip" : "\"id\":\"the id\"");
+    free(plain.request);
+    free(plain.expected);
+    free(body.request);
+    pool_release(packed);
+    compress_free(c);
+    pool_free(pool);
+}
+
+static void packed_bodies_and_replies_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    post_packed(64, false);
+    post_packed(64, true);
+    post_packed(602112, false);
+    post_packed(602112, true);
 }
 
 static void binary_tensors_survive_lack_of_memory(void **state)
@@ -349,6 +411,7 @@ int main(void)
         cmocka_unit_test(large_json_survives_lack_of_memory),
         cmocka_unit_test(strings_in_json_survive_lack_of_memory),
         cmocka_unit_test(binary_tensors_survive_lack_of_memory),
+        cmocka_unit_test(packed_bodies_and_replies_survive_lack_of_memory),
         cmocka_unit_test(chunked_bodies_survive_lack_of_memory),
         cmocka_unit_test(metadata_survives_lack_of_memory),
         cmocka_unit_test(long_paths_survive_lack_of_memory),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed messages. The first byte chooses the format. A message that unpacks is packed again, and
- * must unpack to the same bytes. Any other is refused without a leak.
+ * Packed messages, and bodies of HTTP, whose format is detected. The first byte chooses. What
+ * unpacks is packed again, and must unpack to the same bytes. Anything else is refused without a
+ * leak.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "base/status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { LEAD = 24 };
 
 static void expect(bool fine)
 {
@@ -26,8 +29,9 @@ static void pack_again(struct compress *c, enum compress_format format, struct p
     char *packed, *unpacked;
     size_t n_packed, n_unpacked;
     expect(!compress_pack(c, format, pieces, 2, pool, NULL, &packed, &n_packed));
-    expect(!compress_unpack(c, format, packed, n_packed, max, pool, NULL, &unpacked, &n_unpacked));
-    expect(n_unpacked == n && memcmp(unpacked, bytes, n) == 0);
+    struct compress_target target = {.pool = pool, .lead_bytes = LEAD, .max_bytes = max};
+    expect(!compress_unpack(c, format, packed, n_packed, &target, &unpacked, &n_unpacked));
+    expect(n_unpacked == n && memcmp(unpacked + LEAD, bytes, n) == 0);
     pool_release(packed);
     pool_release(unpacked);
 }
@@ -46,11 +50,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size == 0)
         return 0;
-    enum compress_format format = data[0] & 1 ? COMPRESS_GZIP : COMPRESS_ZLIB;
-    struct status *st = compress_unpack(c, format, data + 1, size - 1, MAX, pool, NULL, &block, &n);
+    static const enum compress_format formats[] = {COMPRESS_ZLIB, COMPRESS_GZIP, COMPRESS_DETECT,
+                                                   COMPRESS_DETECT};
+    enum compress_format format = formats[data[0] & 3];
+    struct compress_target target = {.pool = pool, .lead_bytes = LEAD, .max_bytes = MAX};
+    struct status *st = compress_unpack(c, format, data + 1, size - 1, &target, &block, &n);
     if (!st) {
         expect(n <= MAX);
-        pack_again(c, format, pool, block, n, MAX);
+        memset(block, 0, LEAD);
+        pack_again(c, format == COMPRESS_DETECT ? COMPRESS_GZIP : format, pool, block + LEAD, n,
+                   MAX);
         pool_release(block);
     }
     status_free(st);

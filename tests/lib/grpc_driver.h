@@ -15,7 +15,7 @@
 #include "base/compress.h"
 #include "base/loop.h"
 #include "frontends/grpc/call.h"
-#include "frontends/grpc/packing.h"
+#include "frontends/ops/packing.h"
 #include "lib/http2_client.h"
 
 #define INFER  "/inference.GRPCInferenceService/ModelInfer"

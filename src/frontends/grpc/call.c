@@ -31,8 +31,8 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
 {
     *ctx = (struct grpc_ctx){
         .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
-    if (settings->server)
-        ctx->packing = packing_new(settings->server, env->net.loop);
+    ctx->share = env->net.loop_ctx;
+    ctx->packing = ctx->share ? ctx->share->packing : NULL;
     list_init(&ctx->watched);
     timer_init(&ctx->watch_timer, NULL);
 }
@@ -41,7 +41,6 @@ void grpc_ctx_done(struct grpc_ctx *ctx)
 {
     BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set);
     compress_free(ctx->compress);
-    packing_free(ctx->packing);
 }
 
 struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)
@@ -214,12 +213,13 @@ static void unpack_elsewhere(struct grpc_call *c, const struct incoming_message 
 
 /*
  * Unpacks a compressed message for the kind. What is, or becomes, larger than PACKING_HERE_BYTES is
- * left to a helper.
+ * left to a helper. The message needs no job as long as it is small.
  */
 static void unpack_message(struct grpc_call *c, const struct incoming_message *m)
 {
     size_t most = c->incoming.max_bytes;
     size_t here = c->ctx->packing ? MIN(most, (size_t)PACKING_HERE_BYTES) : most;
+    struct compress_target target = {.pool = c->ctx->env->net.pool, .max_bytes = here};
     enum compress_format format = c->encoding == GRPC_GZIP ? COMPRESS_GZIP : COMPRESS_ZLIB;
     char *block;
     size_t n;
@@ -227,8 +227,8 @@ static void unpack_message(struct grpc_call *c, const struct incoming_message *m
         unpack_elsewhere(c, m);
         return;
     }
-    struct status *st = compress_unpack(c->ctx->compress, format, m->bytes, m->n_bytes, here,
-                                        c->ctx->env->net.pool, NULL, &block, &n);
+    struct status *st =
+        compress_unpack(c->ctx->compress, format, m->bytes, m->n_bytes, &target, &block, &n);
     if (st && status_code(st) == STATUS_UNSUPPORTED && here < most) {
         status_free(st);
         unpack_elsewhere(c, m);

@@ -123,7 +123,7 @@ struct grpc_ctx {
     struct http2_env *env;
     struct loop *loop;
     struct compress *compress; /* for small messages, … */
-    struct packing *packing;   /* … for others, on helper threads; NULL: for all */
+    struct packing *packing;   /* … for others, the loop's own; NULL: for all */
     struct loop_share *share;  /* the loop's inline budget; NULL: this thread executes no models */
     /* Names that calls of Health/Watch watch (health_watch.c). */
     struct list watched;

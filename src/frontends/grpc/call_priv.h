@@ -7,7 +7,7 @@
 #define CONCH_FRONTENDS_GRPC_CALL_PRIV_H
 
 #include "frontends/grpc/call.h"
-#include "frontends/grpc/packing.h"
+#include "frontends/ops/packing.h"
 
 #define CALL_DEADLINE_TEXT "Deadline Exceeded"
 

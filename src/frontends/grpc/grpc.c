@@ -30,7 +30,6 @@ static void *grpc_ctx_new(void *arg, struct net_env *env)
     struct conch_grpc *grpc = arg;
     struct grpc_ctx *ctx = mem_zalloc(sizeof(*ctx));
     grpc_ctx_init(ctx, &grpc->settings, CONTAINER_OF(env, struct http2_env, net));
-    ctx->share = env->loop_ctx;
     return ctx;
 }
 

@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "base/mailbox.h"
 #include "core/request/request.h"
+#include "frontends/http/coding.h"
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/answer.h"
@@ -61,10 +62,11 @@ struct http_call {
     bool is_restricted;        /* … and the client lacks the header that it needs */
     bool wrong_method;
     bool names_repository;
-    bool wants_json;      /* Accept names application/json */
-    bool shortest_floats; /* … with floats=shortest: the format of FP32 */
-    bool unknown_encoding;
-    bool no_memory; /* for data from the head: the request is refused */
+    bool wants_json;                   /* Accept names application/json */
+    bool shortest_floats;              /* … with floats=shortest: the format of FP32 */
+    bool no_memory;                    /* for data from the head: the request is refused */
+    bool is_gone;                      /* the client, or its connection */
+    uint8_t body_coding, reply_coding; /* enum http_coding */
     enum header_length header_length_kind;
     int64_t header_length;
     const char *header_length_text; /* set when the header is malformed */
@@ -78,7 +80,8 @@ struct http_call {
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
     struct tensor_blocks blocks;                /* of JSON tensors */
-    char *json_taken; /* the text of a large reply; ended by pool_release() */
+    char *json_taken;   /* the text of a large reply; ended by pool_release() */
+    char *packed_reply; /* likewise */
     struct answer answer;
     struct request request;
     _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];

@@ -60,7 +60,8 @@ struct head_range {
 struct head_reading {
     bool done;
     bool is_restricted;
-    bool names_repository, wants_json, shortest_floats, unknown_encoding;
+    bool names_repository, wants_json, shortest_floats;
+    uint8_t body_coding, reply_coding;                    /* enum http_coding */
     uint8_t header_length_kind;                           /* enum header_length */
     struct head_range model, version, header_length_text; /* .length 0: there is none */
     int64_t header_length;
@@ -81,6 +82,7 @@ static void read_infer_headers(void *note, const struct http_head *head)
     struct head_reading *r = note;
     static const char length_name[] = "inference-header-content-length";
     static const char encoding_name[] = "content-encoding";
+    static const char accepted_name[] = "accept-encoding";
 
     struct span length = head_find(head, length_name, sizeof(length_name) - 1);
     if (length.at) {
@@ -89,25 +91,14 @@ static void read_infer_headers(void *note, const struct http_head *head)
         r->header_length_text = range_of(head, length);
     }
     struct span encoding = head_find(head, encoding_name, sizeof(encoding_name) - 1);
-    r->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
-}
-
-/* Returns the text before the separator, without blanks around it; *rest is the text behind it. */
-static struct span next_list_item(struct span *rest, char separator)
-{
-    const char *at = rest->at, *end = at + rest->length;
-    const char *found = memchr(at, separator, rest->length), *stop = found ? found : end;
-    *rest = found ? (struct span){found + 1, (size_t)(end - found - 1)} : (struct span){end, 0};
-    while (at < stop && (*at == ' ' || *at == '\t'))
-        at++;
-    while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t'))
-        stop--;
-    return (struct span){at, (size_t)(stop - at)};
+    struct span accepted = head_find(head, accepted_name, sizeof(accepted_name) - 1);
+    r->body_coding = (uint8_t)coding_of_body(encoding);
+    r->reply_coding = (uint8_t)coding_of_reply(accepted);
 }
 
 static bool asks_for_shortest(struct span parameter)
 {
-    struct span name = next_list_item(&parameter, '='), value = next_list_item(&parameter, '=');
+    struct span name = span_next_item(&parameter, '='), value = span_next_item(&parameter, '=');
     return span_is(name, "floats") &&
            (span_is(value, "shortest") || span_is(value, "\"shortest\""));
 }
@@ -119,12 +110,12 @@ static void read_accept(struct head_reading *r, const struct http_head *head)
     if (rest.length < sizeof("application/json") - 1)
         return;
     while (rest.length > 0) {
-        struct span range = next_list_item(&rest, ',');
-        if (!span_is(next_list_item(&range, ';'), content_json))
+        struct span range = span_next_item(&rest, ',');
+        if (!span_is(span_next_item(&range, ';'), content_json))
             continue;
         r->wants_json = true;
         while (range.length > 0)
-            r->shortest_floats |= asks_for_shortest(next_list_item(&range, ';'));
+            r->shortest_floats |= asks_for_shortest(span_next_item(&range, ';'));
     }
 }
 
@@ -196,9 +187,10 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
 
     call->begun = false;
     call->with_core = false;
-    call->json_taken = call->text_taken = NULL;
-    call->unknown_encoding = r->unknown_encoding;
-    call->no_memory = false;
+    call->json_taken = call->text_taken = call->packed_reply = NULL;
+    call->body_coding = r->body_coding;
+    call->reply_coding = r->reply_coding;
+    call->no_memory = call->is_gone = false;
     call->wants_json = r->wants_json;
     call->shortest_floats = r->shortest_floats;
     call->header_length_kind = (enum header_length)r->header_length_kind;

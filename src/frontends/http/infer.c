@@ -17,6 +17,7 @@
  */
 #include "frontends/http/infer.h"
 #include "frontends/http/handlers.h"
+#include "frontends/http/packed.h"
 #include "frontends/http/reply.h"
 
 #include "base/loop.h"
@@ -107,10 +108,10 @@ static const struct request_ops ops = {
 
 /* ---- Events of the exchange ------------------------------------------------------------------ */
 
-/* The accepted encodings of bodies: so far only the identity. */
+/* A coding of the body that is not known: the reply names those that are. */
 static void reply_encoding(struct exchange *x)
 {
-    static const char accept[] = "Accept-Encoding: identity\r\n";
+    static const char accept[] = "Accept-Encoding: gzip, deflate\r\n";
     static const char text[] = "{\"error\":\"Unsupported compression type\"}";
     struct iovec body = {(void *)(uintptr_t)text, sizeof(text) - 1};
     exchange_reply(x, &(struct http_reply){
@@ -157,26 +158,14 @@ static struct status *start_inference(struct exchange *x)
     return st;
 }
 
-void infer_handle(struct exchange *x)
+/* The body is whole, and not packed any more. The reference to model is taken. */
+static void infer_body(struct exchange *x, struct model *model)
 {
-    struct http_ctx *ctx = call_ctx(x);
     struct http_call *call = exchange_part(x);
-    struct model *model;
     const char *type = content_json;
 
-    struct status *st =
-        ops_infer_model(ctx->settings->server, &call->model, "HTTP end point", &model);
-    if (st) {
-        reply_status(x, st, content_text);
-        return;
-    }
-    if (UNLIKELY(call->unknown_encoding)) {
-        model_unref(model);
-        reply_encoding(x);
-        return;
-    }
     infer_begin(x, model);
-    st = infer_parse(x, &type);
+    struct status *st = infer_parse(x, &type);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
@@ -189,9 +178,39 @@ void infer_handle(struct exchange *x)
     reply_status(x, st, type);
 }
 
+static void on_body_unpacked(struct exchange *x, struct model *model, struct status *st)
+{
+    if (st) {
+        model_unref(model);
+        reply_status(x, st, content_text);
+    } else {
+        infer_body(x, model);
+    }
+}
+
+void infer_handle(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct model *model;
+
+    struct status *st =
+        ops_infer_model(call_ctx(x)->settings->server, &call->model, "HTTP end point", &model);
+    if (st) {
+        reply_status(x, st, content_text);
+    } else if (LIKELY(call->body_coding == CODING_IDENTITY)) {
+        infer_body(x, model);
+    } else if (call->body_coding == CODING_UNKNOWN) {
+        model_unref(model);
+        reply_encoding(x);
+    } else {
+        unpack_body(x, model, on_body_unpacked);
+    }
+}
+
 void infer_cancel(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
+    call->is_gone = true;
     if (call->begun && call->with_core)
         request_cancel(&call->request);
 }
@@ -204,6 +223,7 @@ void infer_end(struct exchange *x)
         return;
     }
     pool_release(TAKE(call->json_taken));
+    pool_release(TAKE(call->packed_reply));
     answer_drop(&call->answer);
     request_unref(&call->request);
 }

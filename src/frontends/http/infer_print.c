@@ -12,6 +12,7 @@
 #include "core/request/life.h"
 #include "core/request/response.h"
 #include "frontends/http/infer.h"
+#include "frontends/http/packed.h"
 #include "frontends/http/reply.h"
 
 enum { COPIED_JSON = 4096 }; /* larger texts are handed over without a copy */
@@ -304,6 +305,14 @@ static struct status *make_reply_text(struct print *p, struct response *resp, ch
     return NULL;
 }
 
+/* The packed reply has all of the response, and the request is answered. */
+static void on_reply_packed(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    pool_release(TAKE(call->json_taken));
+    answer_drop(&call->answer);
+}
+
 void infer_print(struct exchange *x, struct response *resp)
 {
     struct iovec few[EXCHANGE_PIECES];
@@ -326,13 +335,16 @@ void infer_print(struct exchange *x, struct response *resp)
     if (p.n_pieces == 1)
         answer_drop(&p.call->answer);
     p.pieces[0] = (struct iovec){text, size};
-    exchange_reply(x,
-                   &(struct http_reply){
-                       .status = 200,
-                       .content_type = p.n_pieces > 1 ? "application/octet-stream" : content_json,
-                       .json_length = p.n_pieces > 1 ? size : 0,
-                       .headers = "",
-                       .body = p.pieces,
-                       .n_body = p.n_pieces,
-                   });
+    struct http_reply reply = {
+        .status = 200,
+        .content_type = p.n_pieces > 1 ? "application/octet-stream" : content_json,
+        .json_length = p.n_pieces > 1 ? size : 0,
+        .headers = "",
+        .body = p.pieces,
+        .n_body = p.n_pieces,
+    };
+    if (LIKELY(p.call->reply_coding == CODING_IDENTITY))
+        exchange_reply(x, &reply);
+    else
+        reply_packed(x, &reply, on_reply_packed);
 }

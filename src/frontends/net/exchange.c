@@ -288,7 +288,7 @@ static bool reserve_body(struct exchange *x, size_t wanted_bytes, size_t length_
                          size_t max_bytes, size_t at_once_bytes)
 {
     struct http_env *env = x->env;
-    size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
+    size_t pad = exchange_body_lead(x);
     size_t capacity = next_capacity(x, wanted_bytes, length_bytes, max_bytes);
     if (capacity <= EXCHANGE_SMALL_BODY)
         return in_arena(x, capacity, pad);
@@ -320,6 +320,25 @@ bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_byte
         return false; /* exchange_body_reserve() reports this when the bytes are written */
     x->awaits_pages = x->order && wanted > x->body_made;
     return x->awaits_pages;
+}
+
+size_t exchange_body_lead(const struct exchange *x)
+{
+    return (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
+}
+
+void exchange_body_replace(struct exchange *x, char *block, size_t lead_bytes, size_t n_bytes)
+{
+    size_t weight = x->weight_bytes, capacity = pool_block_bytes(block) - lead_bytes;
+    BUG_ON(x->stage != EXCHANGE_HANDLING || n_bytes > capacity);
+    release_body(x);
+    x->weight_bytes += capacity - x->body_capacity;
+    x->body_block = block;
+    x->body = block + lead_bytes;
+    x->body_size = n_bytes;
+    x->body_capacity = x->body_made = capacity;
+    if (x->connection)
+        x->env->events->on_weight(x->connection, x, weight);
 }
 
 void exchange_body_drop(struct exchange *x)

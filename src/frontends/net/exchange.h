@@ -76,6 +76,8 @@ struct reply_memo {
 /* The calls from an exchange to its connection. */
 struct exchange_events {
     void (*on_replied)(struct http1 *h, struct exchange *x);
+    /* x->weight_bytes has changed from old_bytes. */
+    void (*on_weight)(struct http1 *h, struct exchange *x, size_t old_bytes);
     bool (*is_last)(const struct http1 *h, const struct exchange *x); /* the server drains */
     void (*on_goes_on)(struct http1 *h);                              /* see exchange_goes_on() */
     void (*on_pages)(struct http1 *h); /* a body that has waited for pages can go on */
@@ -186,6 +188,18 @@ void http_env_trim(struct http_env *env);
 /* exchange_ref, exchange_unref - references that keep the exchange and its memory beyond on_end. */
 void exchange_ref(struct exchange *x);
 void exchange_unref(struct exchange *x);
+
+/*
+ * exchange_body_lead - the free bytes that a block for the body needs in front of it, so that
+ * x->aligned_at is aligned.
+ */
+size_t exchange_body_lead(const struct exchange *x);
+
+/*
+ * exchange_body_replace - gives an exchange in the handler's hands another body, such as the
+ * unpacked one: n_bytes behind the first lead_bytes of a block of the loop's pool, which is taken.
+ */
+void exchange_body_replace(struct exchange *x, char *block, size_t lead_bytes, size_t n_bytes);
 
 /*
  * exchange_goes_on - records that the client has begun something on this connection, such as a

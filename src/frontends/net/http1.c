@@ -571,6 +571,11 @@ static bool is_last(const struct http1 *h, const struct exchange *x)
     return h->exchanges.prev == &x->link && !http1_is_kept(h);
 }
 
+static void on_weight(struct http1 *h, struct exchange *x, size_t old_bytes)
+{
+    h->weight_bytes += x->weight_bytes - old_bytes;
+}
+
 static void on_goes_on(struct http1 *h)
 {
     h->goes_on = true;
@@ -590,6 +595,7 @@ static bool make_room(struct http1 *h, size_t bytes)
 
 static const struct exchange_events events = {
     .on_replied = on_replied,
+    .on_weight = on_weight,
     .is_last = is_last,
     .on_goes_on = on_goes_on,
     .on_pages = on_pages,

@@ -16,6 +16,12 @@ struct span {
 /* span_is - whether the span equals the text, regardless of letter case. */
 bool span_is(struct span s, const char *text);
 
+/*
+ * span_next_item - the text before the separator, without blanks around it. *rest becomes the text
+ * behind it.
+ */
+struct span span_next_item(struct span *rest, char separator);
+
 /* A fault after which a connection cannot go on. It is the last reply before the close. */
 struct http_fault {
     int status;       /* 400, 408, 413, 431, 501, 503, 505 */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "core/sched/pull.h"
 #include "core/server/server.h"
+#include "frontends/ops/packing.h"
 
 static void on_wait(struct inline_budget *budget)
 {
@@ -27,6 +28,7 @@ struct loop_share *loop_share_new(struct server *server, struct loop *loop)
 {
     struct loop_share *l = mem_zalloc(sizeof(*l));
     l->loop = loop;
+    l->packing = packing_new(server, loop);
     loop_work_init(&l->iteration_work, on_iteration_end);
     l->inline_budget.on_wait = on_wait;
     server_watch(server, &l->inline_budget);
@@ -39,5 +41,6 @@ void loop_share_free(struct loop_share *l)
         return;
     pull_run_deferred(&l->inline_budget);
     inline_watch_close(&l->inline_budget.watch);
+    packing_free(l->packing);
     mem_free(l);
 }

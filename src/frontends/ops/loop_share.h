@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The core's data of an event loop, for all protocols of its connections. It has one inline budget,
- * and the models that wait for the end of the iteration, to execute the requests of all connections
- * as one batch.
+ * The data of an event loop for all protocols of its connections. It has one inline budget, the
+ * models that wait for the end of the iteration, to execute the requests of all connections as one
+ * batch, and what packs messages and bodies.
  *
  * Thread: the loop's; made before the loop runs and freed after it.
  */
@@ -15,10 +15,12 @@
 #include "core/request/request.h"
 #include "core/sched/execution.h"
 
+struct packing;
 struct server;
 
 struct loop_share {
-    struct loop *loop; /* constant */
+    struct loop *loop;       /* constant */
+    struct packing *packing; /* constant */
     struct inline_budget inline_budget;
     uint64_t iteration;              /* the loop's iteration for which inline_budget was filled */
     struct loop_work iteration_work; /* pull_run_deferred(); deferred while models need it */

@@ -58,7 +58,8 @@ static struct status *unpack(enum compress_format format, const void *bytes, siz
     char *copy = malloc(n + !n); /* an exact copy, so that a read beyond its end is seen */
     assert_non_null(copy);
     memcpy(copy, bytes, n);
-    struct status *st = compress_unpack(c, format, copy, n, max, pool, NULL, ret_block, ret_bytes);
+    struct compress_target target = {.pool = pool, .max_bytes = max};
+    struct status *st = compress_unpack(c, format, copy, n, &target, ret_block, ret_bytes);
     free(copy);
     return st;
 }
@@ -146,19 +147,84 @@ static void a_bomb_takes_at_most_the_maximum(void **state)
     free(zeros);
     struct pool *small = pool_new("small", 0, 2 * MAX);
     snprintf(text, sizeof(text), "%zu bytes unpack to more than %d bytes", n_packed, MAX);
-    expect_error(compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n),
+    struct compress_target target = {.pool = small, .max_bytes = MAX};
+    expect_error(compress_unpack(c, COMPRESS_GZIP, packed, n_packed, &target, &block, &n),
                  STATUS_UNSUPPORTED, text);
     /* the last packed bytes promise a wrong size */
     memset(packed + n_packed - 4, 0, 4);
-    struct status *st =
-        compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n);
+    struct status *st = compress_unpack(c, COMPRESS_GZIP, packed, n_packed, &target, &block, &n);
     expect_error(st, STATUS_UNSUPPORTED, text);
     /* more than the pool has is a lack of memory */
-    st = compress_unpack(c, COMPRESS_GZIP, packed, n_packed, BYTES, small, NULL, &block, &n);
+    target.max_bytes = BYTES;
+    st = compress_unpack(c, COMPRESS_GZIP, packed, n_packed, &target, &block, &n);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
     status_free(st);
     pool_release(packed);
+    pool_free(small);
+}
+
+/* A body of HTTP: its first bytes say what it is, and gzip may have several members. */
+static void the_format_is_detected_and_members_are_joined(void **state)
+{
+    (void)state;
+    char *block, bytes[3 * sizeof(hello_gzip)], text[64];
+    size_t n, length = sizeof(hello_gzip);
+    assert_null(unpack(COMPRESS_DETECT, hello_zlib, sizeof(hello_zlib), 23, &block, &n));
+    assert_int_equal(n, sizeof(hello) - 1);
+    pool_release(block);
+    for (size_t i = 1; i <= 3; i++) {
+        memcpy(bytes + (i - 1) * length, hello_gzip, length);
+        assert_null(unpack(COMPRESS_DETECT, bytes, i * length, 23 * i, &block, &n));
+        assert_int_equal(n, 23 * i);
+        assert_memory_equal(block + 23 * (i - 1), hello, 23);
+        pool_release(block);
+        snprintf(text, sizeof(text), "%zu bytes unpack to more than %zu bytes", i * length,
+                 23 * i - 1);
+        expect_error(unpack(COMPRESS_DETECT, bytes, i * length, 23 * i - 1, &block, &n),
+                     STATUS_UNSUPPORTED, text);
+    }
+    /* rubbish behind a member, a cut second one, and what is neither */
+    bytes[2 * length] = 'x';
+    expect_error(unpack(COMPRESS_DETECT, bytes, 2 * length + 1, 1000, &block, &n),
+                 STATUS_INVALID_ARG, "57 bytes are not valid gzip");
+    expect_error(unpack(COMPRESS_DETECT, bytes, 2 * length - 1, 1000, &block, &n),
+                 STATUS_INVALID_ARG, "55 bytes are not valid gzip");
+    expect_error(unpack(COMPRESS_DETECT, "{}", 2, 1000, &block, &n), STATUS_INVALID_ARG,
+                 "2 bytes are not valid deflate");
+    expect_error(unpack(COMPRESS_GZIP, bytes, 2 * length, 1000, &block, &n), STATUS_INVALID_ARG,
+                 "56 bytes are not valid gzip"); /* a message of gRPC has one member */
+}
+
+static void bytes_in_front_stay_free(void **state)
+{
+    (void)state;
+    struct compress_target target = {.pool = pool, .lead_bytes = 40, .max_bytes = 23};
+    char *block;
+    size_t n;
+    assert_null(
+        compress_unpack(c, COMPRESS_GZIP, hello_gzip, sizeof(hello_gzip), &target, &block, &n));
+    assert_int_equal(n, 23);
+    assert_memory_equal(block + 40, hello, 23);
+    pool_release(block);
+}
+
+/* A promise costs memory only as far as the packed bytes make it likely. */
+static void a_promise_alone_takes_no_memory(void **state)
+{
+    (void)state;
+    enum { PACKED = 64 << 10 };
+    struct pool *small = pool_new("small", 0, (size_t)PACKED * 16 + (64 << 10));
+    char *bytes = calloc(1, PACKED), *block;
+    size_t n;
+    assert_non_null(bytes);
+    memcpy(bytes, hello_gzip, 10); /* a head; then a block that is no deflate */
+    bytes[10] = 7;
+    memcpy(bytes + PACKED - 4, "\0\0\0\x03", 4); /* 48 MiB */
+    struct compress_target target = {.pool = small, .max_bytes = 64 << 20};
+    expect_error(compress_unpack(c, COMPRESS_GZIP, bytes, PACKED, &target, &block, &n),
+                 STATUS_INVALID_ARG, "65536 bytes are not valid gzip");
+    free(bytes);
     pool_free(small);
 }
 
@@ -169,6 +235,9 @@ int main(void)
         cmocka_unit_test(damaged_cut_and_too_long_streams_are_refused),
         cmocka_unit_test(packed_messages_are_unpacked),
         cmocka_unit_test(a_bomb_takes_at_most_the_maximum),
+        cmocka_unit_test(the_format_is_detected_and_members_are_joined),
+        cmocka_unit_test(bytes_in_front_stay_free),
+        cmocka_unit_test(a_promise_alone_takes_no_memory),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

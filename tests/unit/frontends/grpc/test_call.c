@@ -278,8 +278,9 @@ static void messages_are_unpacked_and_answers_packed(void **state)
         assert_non_null(strstr(s->head, wanted));
         assert_int_equal(s->data[0], 1);
         assert_true(s->n_data < 1000);
-        assert_null(compress_unpack(ctx.compress, format, s->data + 5, s->n_data - 5, 1 << 20,
-                                    driver.pool, NULL, &unpacked, &n_unpacked));
+        struct compress_target target = {.pool = driver.pool, .max_bytes = 1 << 20};
+        assert_null(compress_unpack(ctx.compress, format, s->data + 5, s->n_data - 5, &target,
+                                    &unpacked, &n_unpacked));
         assert_true(n_unpacked > sizeof(zeros));
         pool_release(unpacked);
     }
@@ -748,9 +749,10 @@ static void large_messages_are_packed_by_helpers(void **state)
             size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
             char *unpacked = NULL;
             size_t n_unpacked = n;
+            struct compress_target target = {.pool = driver.pool, .max_bytes = 16 << 20};
             if (p[0])
-                assert_null(compress_unpack(ctx.compress, COMPRESS_GZIP, p + 5, n, 16 << 20,
-                                            driver.pool, NULL, &unpacked, &n_unpacked));
+                assert_null(compress_unpack(ctx.compress, COMPRESS_GZIP, p + 5, n, &target,
+                                            &unpacked, &n_unpacked));
             stream_response *r = inference__model_stream_infer_response__unpack(
                 NULL, n_unpacked, unpacked ? (uint8_t *)unpacked : p + 5);
             assert_non_null(r);

@@ -4,7 +4,7 @@
  * with the message that ends the job, so that no lock is needed. work_packer() alone runs on a
  * helper: it uses the packer's tables and the job, which nobody else touches meanwhile.
  */
-#include "frontends/grpc/packing.h"
+#include "frontends/ops/packing.h"
 
 #include "base/loop.h"
 #include "base/mem.h"
@@ -22,20 +22,27 @@ struct packer {
 struct packing {
     struct server *server;
     struct loop *loop;
-    struct list waiting; /* jobs */
+    struct compress *here; /* for jobs on the loop itself */
+    struct list waiting;   /* jobs */
     struct packer packers[PACKING_THREADS];
 };
+
+static void do_job(struct packing_job *j, struct compress *c, size_t max_bytes)
+{
+    struct compress_target target = {
+        .pool = j->pool, .lead_bytes = j->lead_bytes, .max_bytes = max_bytes};
+    if (j->unpacks)
+        j->error = compress_unpack(c, j->format, j->pieces->iov_base, j->pieces->iov_len, &target,
+                                   &j->block, &j->n_bytes);
+    else
+        j->error = compress_pack(c, j->format, j->pieces, j->n_pieces, j->pool, NULL, &j->block,
+                                 &j->n_bytes);
+}
 
 static void work_packer(struct control_call *call)
 {
     struct packer *k = CONTAINER_OF(call, struct packer, call);
-    struct packing_job *j = k->job;
-    if (j->unpacks)
-        j->error = compress_unpack(k->compress, j->format, j->pieces->iov_base, j->pieces->iov_len,
-                                   j->max_bytes, j->pool, NULL, &j->block, &j->n_bytes);
-    else
-        j->error = compress_pack(k->compress, j->format, j->pieces, j->n_pieces, j->pool, NULL,
-                                 &j->block, &j->n_bytes);
+    do_job(k->job, k->compress, k->job->max_bytes);
 }
 
 static void give_jobs(struct packing *p);
@@ -54,6 +61,7 @@ struct packing *packing_new(struct server *server, struct loop *loop)
     struct packing *p = mem_zalloc(sizeof(*p));
     p->server = server;
     p->loop = loop;
+    p->here = compress_new();
     list_init(&p->waiting);
     for (int i = 0; i < PACKING_THREADS; i++) {
         struct packer *k = &p->packers[i];
@@ -71,6 +79,7 @@ void packing_free(struct packing *p)
         return;
     for (int i = 0; i < PACKING_THREADS; i++)
         compress_free(p->packers[i].compress);
+    compress_free(p->here);
     mem_free(p);
 }
 
@@ -90,7 +99,7 @@ static void give_jobs(struct packing *p)
     while (!list_empty(&p->waiting) && (k = find_free_packer(p))) {
         struct packing_job *j = LIST_ENTRY(list_pop(&p->waiting), struct packing_job, link);
         if (*j->is_over) {
-            j->error = status_new(STATUS_CANCELLED, "the call is over");
+            j->error = status_new(STATUS_CANCELLED, "the request is over");
             j->on_done(j);
             continue;
         }
@@ -99,11 +108,44 @@ static void give_jobs(struct packing *p)
     }
 }
 
+/* Does a small job on the loop. False: its result would be large. */
+static bool do_here(struct packing *p, struct packing_job *j)
+{
+    size_t most = MIN(j->max_bytes, (size_t)PACKING_HERE_BYTES);
+    do_job(j, p->here, j->unpacks ? most : 0);
+    if (!j->error || status_code(j->error) != STATUS_UNSUPPORTED || most == j->max_bytes)
+        return true;
+    status_free(TAKE(j->error));
+    return false;
+}
+
+static size_t count_job_bytes(const struct packing_job *j)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < j->n_pieces; i++)
+        total += j->pieces[i].iov_len;
+    return total;
+}
+
+static void clear_result(struct packing_job *j)
+{
+    j->error = NULL;
+    j->block = NULL;
+    j->n_bytes = 0;
+}
+
 void packing_begin(struct packing *p, struct packing_job *job)
 {
-    job->error = NULL;
-    job->block = NULL;
-    job->n_bytes = 0;
+    clear_result(job);
     list_push(&p->waiting, &job->link);
     give_jobs(p);
+}
+
+void packing_run(struct packing *p, struct packing_job *job)
+{
+    clear_result(job);
+    if (count_job_bytes(job) <= PACKING_HERE_BYTES && do_here(p, job))
+        job->on_done(job);
+    else
+        packing_begin(p, job);
 }
