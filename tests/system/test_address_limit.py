@@ -72,6 +72,16 @@ def test_no_connection_stays_counted(server):
         wait_for(lambda: is_served("127.0.0.4", server), WITHIN_S, "the connection is counted no more")
 
 
+def test_a_server_stops_while_its_clients_are_connected(tmp_path):
+    """One is idle, one in the middle of a request, one has its answer: the counts end with the connections."""
+    with Server(tmp_path, flags=[f"--http-max-connections-per-address={MOST}", "--exit-timeout-secs=1"]) as server:
+        kept = [connect_from("127.0.0.2", server) for _ in range(MOST)]
+        kept[1].sendall(b"POST /v2/models/x/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1")
+        assert serves(kept[2])
+    for each in kept:
+        each.close()
+
+
 def test_grpc_counts_for_itself(server):
     with Connection(server) as http:
         assert http.request("GET", "/v2/health/live").status == 200

@@ -205,9 +205,14 @@ void listener_shut(struct listener *l)
 
 void listener_close(struct listener *l)
 {
-    address_limit_free(TAKE(l->per_address));
     unix_socket_remove(&l->file);
     close_all(l);
+}
+
+void listener_done(struct listener *l)
+{
+    listener_close(l);
+    address_limit_free(TAKE(l->per_address));
 }
 
 /* The lowest descriptor that is reserved for other uses than connections. */

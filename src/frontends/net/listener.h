@@ -49,7 +49,7 @@ struct listener {
 };
 
 /*
- * listener_open - binds and listens. The caller ends it with listener_close().
+ * listener_open - binds and listens. The caller ends it with listener_done().
  *
  * @address  a numeric address or a host name; "" or "0.0.0.0" for every IPv4 address. "ipv4:" or
  *           "ipv6:" may precede it, as in the reference. Addresses of a name that this machine does
@@ -90,10 +90,12 @@ void listener_serve(struct listener *l, struct worker_service *services, unsigne
 void listener_shut(struct listener *l);
 
 /*
- * listener_close - closes the sockets; harmless when they are closed. Thread: any, when no worker
- * accepts.
+ * listener_close - closes the sockets; harmless when they are closed. Connections may be left.
+ * Thread: any, when no worker accepts.
  */
 void listener_close(struct listener *l);
+/* listener_done - closes the sockets and frees the rest; no connection may be left. */
+void listener_done(struct listener *l);
 
 /*
  * listener_give_slot_back - uncounts a connection that is gone. Thread: any.

@@ -99,7 +99,7 @@ static void on_left(void *arg)
  */
 static void free_server(struct net_server *s)
 {
-    listener_close(&s->listener);
+    listener_done(&s->listener);
     for (unsigned int i = 0; i < s->n_services; i++) {
         struct net_env *env = s->services[i].env;
         void *ctx = env->handler_ctx;
