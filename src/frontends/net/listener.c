@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -26,6 +27,19 @@ enum {
 /* The result of opening a socket on one address. */
 enum opened { OPENED, OPENED_NO_SUCH_ADDRESS, OPENED_IN_USE, OPENED_ERROR };
 
+/*
+ * Connections inherit this: the kernel finds a client whose machine is gone within two minutes,
+ * also while a model is silent and nothing is sent.
+ */
+static void keep_alive(int fd)
+{
+    int one = 1, idle_s = 60, interval_s = 15, n_probes = 4;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes));
+}
+
 /* Binds and listens; errno says why not. */
 static enum opened open_socket(const struct addrinfo *ai, bool reuse_port, int *ret_fd)
 {
@@ -36,6 +50,7 @@ static enum opened open_socket(const struct addrinfo *ai, bool reuse_port, int *
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (reuse_port)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+    keep_alive(fd);
     if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) {
         *ret_fd = fd;
         return OPENED;

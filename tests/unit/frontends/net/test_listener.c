@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,6 +201,28 @@ static void a_family_before_the_address_is_understood(void **state)
     }
 }
 
+/* So the kernel finds clients that are gone while nothing is sent to them. */
+static void accepted_connections_are_kept_alive(void **state)
+{
+    (void)state;
+    struct listener l;
+    assert_null(listener_open(&l, "one", 0, false));
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)l.port)};
+    assert_int_equal(inet_pton(AF_INET, "127.0.0.1", &to.sin_addr), 1);
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&to, sizeof(to)), 0);
+    int fd = accept(l.fds[0], NULL, NULL), kept = 0, idle_s = 0;
+    socklen_t length = sizeof(int);
+    assert_true(fd >= 0);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kept, &length), 0);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &length), 0);
+    assert_int_equal(kept, 1);
+    assert_int_equal(idle_s, 60);
+    close(fd);
+    close(client);
+    listener_close(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_port_that_is_in_use_on_one_address_is_in_use),
         cmocka_unit_test(too_many_addresses_are_refused),
         cmocka_unit_test(a_family_before_the_address_is_understood),
+        cmocka_unit_test(accepted_connections_are_kept_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
