@@ -28,7 +28,8 @@ struct driver {
     struct exchange *waiting[DRIVER_MAX_WAITING];
     unsigned int n_waiting;
     unsigned int n_heads, n_ends, n_requests, n_cancelled;
-    size_t max_send; /* bytes per write; 0 = all */
+    unsigned int n_parts, n_parts_left; /* of replies */
+    size_t max_send;                    /* bytes per write; 0 = all */
     char *out;
     size_t out_size, out_capacity;
     size_t aligned_at;
@@ -37,6 +38,8 @@ struct driver {
 
 struct driver_part {
     char path[64];
+    unsigned int n_parts; /* begun so far, of a reply in parts: paths that begin with /parts */
+    struct reply_part parts[3]; /* "one", "two and", "three" */
 };
 
 static void driver_on_head(struct exchange *x, const struct http_head *head)
@@ -49,12 +52,50 @@ static void driver_on_head(struct exchange *x, const struct http_head *head)
     if (at.at)
         x->aligned_at = strtoul(at.at, NULL, 10);
     x->discard = strcmp(part->path, "/void") == 0;
+    part->n_parts = 0;
     d->n_heads++;
+}
+
+static void driver_on_part_left(void *arg)
+{
+    struct driver *d = arg;
+    d->n_parts_left++;
+}
+
+/* Goes on with a reply in parts: its head, its three parts, its end. Returns whether it is over. */
+static bool driver_go_on(struct exchange *x)
+{
+    static const char *const texts[] = {"one", "two and", "three"};
+    struct driver *d = x->env->net.handler_ctx;
+    struct driver_part *part = exchange_part(x);
+    unsigned int i = part->n_parts++;
+    struct http_reply reply = {.status = 200, .headers = ""};
+    if (i == 0)
+        return !exchange_reply_begin(x, &reply);
+    if (i > 3) {
+        exchange_reply_end(x);
+        return true;
+    }
+    d->n_parts++;
+    exchange_reply_more(x, &part->parts[i - 1], texts[i - 1], strlen(texts[i - 1]),
+                        driver_on_part_left, d);
+    return false;
+}
+
+static bool driver_replies_in_parts(struct exchange *x)
+{
+    struct driver_part *part = exchange_part(x);
+    return strncmp(part->path, "/parts", 6) == 0;
 }
 
 static void driver_answer(struct exchange *x)
 {
     struct driver_part *part = exchange_part(x);
+    if (driver_replies_in_parts(x)) {
+        while (!driver_go_on(x)) {
+        }
+        return;
+    }
     char text[256];
     uint32_t hash = 2166136261u;
     for (size_t i = 0; x->body && i < x->body_size; i++)
@@ -162,12 +203,16 @@ static inline size_t driver_feed(struct driver *d, const char *bytes, size_t n_b
     return fed;
 }
 
-/* driver_reply - answers the i-th of the waiting requests. */
+/* driver_reply - answers the i-th of the waiting requests; of a reply in parts gives the next. */
 static inline void driver_reply(struct driver *d, unsigned int i)
 {
     struct exchange *x = d->waiting[i];
+    bool in_parts = driver_replies_in_parts(x);
+    if (in_parts && !driver_go_on(x))
+        return;
     memmove(d->waiting + i, d->waiting + i + 1, (--d->n_waiting - i) * sizeof(x));
-    driver_answer(x);
+    if (!in_parts)
+        driver_answer(x);
 }
 
 /* driver_done - closes the client's side. False if something was not freed. */
@@ -176,7 +221,7 @@ static inline bool driver_done(struct driver *d)
     http1_abort(&d->http1);
     while (d->n_waiting > 0)
         driver_reply(d, d->n_waiting - 1);
-    bool fine = d->env.net.n_used == 0 && d->n_heads == d->n_ends;
+    bool fine = d->env.net.n_used == 0 && d->n_heads == d->n_ends && d->n_parts == d->n_parts_left;
     http_env_done(&d->env);
     struct pool_stats stats;
     pool_stats(d->pool, &stats);

@@ -104,6 +104,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->wants_continue = x->interim_queued = false;
     x->ahead = 0;
     x->headed = false;
+    x->in_parts = false;
     x->discard = false;
     x->body = NULL;
     x->body_size = 0;
@@ -361,7 +362,9 @@ const char *http_status_text(int status)
         {404, "404 Not Found"},
         {405, "405 Method Not Allowed"},
         {408, "408 Request Timeout"},
+        {409, "409 Conflict"},
         {413, "413 Content Too Large"},
+        {415, "415 Unsupported Media Type"},
         {417, "417 Expectation Failed"},
         {431, "431 Request Header Fields Too Large"},
         {500, "500 Internal Server Error"},
@@ -369,6 +372,7 @@ const char *http_status_text(int status)
         {503, "503 Service Unavailable"},
         {504, "504 Gateway Timeout"},
         {505, "505 HTTP Version Not Supported"},
+        {507, "507 Insufficient Storage"},
     };
     if (LIKELY(status == 200))
         return texts[0].text;
@@ -460,9 +464,21 @@ static void reply_no_memory(struct exchange *x)
     exchange_reply_fixed(x, &fixed);
 }
 
+/* As body_bytes: the length is not known, the reply comes in parts. */
+#define IN_PARTS UINT64_MAX
+
+static char *put_length(char *at, const struct exchange *x, uint64_t body_bytes)
+{
+    if (UNLIKELY(body_bytes == IN_PARTS))
+        return x->parts.is_chunked ? PUT_TEXT(at, "Transfer-Encoding: chunked\r\n") : at;
+    at = PUT_TEXT(at, "Content-Length: ");
+    at = put_number(at, body_bytes);
+    return PUT_TEXT(at, "\r\n");
+}
+
 /* Writes the head to text. Returns its length. */
-static size_t print_head(char *text, const struct http_reply *reply, uint64_t body_bytes,
-                         const char *connection)
+static size_t print_head(const struct exchange *x, char *text, const struct http_reply *reply,
+                         uint64_t body_bytes, const char *connection)
 {
     const char *status = http_status_text(reply->status);
     char *at = PUT_TEXT(text, "HTTP/1.1 ");
@@ -478,9 +494,7 @@ static size_t print_head(char *text, const struct http_reply *reply, uint64_t bo
         at = put_number(at, reply->json_length);
         at = PUT_TEXT(at, "\r\n");
     }
-    at = PUT_TEXT(at, "Content-Length: ");
-    at = put_number(at, body_bytes);
-    at = PUT_TEXT(at, "\r\n");
+    at = put_length(at, x, body_bytes);
     at = put_bytes(at, connection, strlen(connection));
     at = PUT_TEXT(at, "\r\n");
     return (size_t)(at - text);
@@ -522,7 +536,7 @@ static const char *make_head(struct exchange *x, const struct http_reply *reply,
         text = arena_alloc(&x->arena, reply->headers_length + type_length + 256);
     if (!text)
         return NULL;
-    *ret_length = print_head(text, reply, body_bytes, connection);
+    *ret_length = print_head(x, text, reply, body_bytes, connection);
     if (plain)
         remember_reply(memo, reply, body_bytes, text, *ret_length);
     return text;
@@ -551,6 +565,139 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
     }
     reply_done(x);
 }
+
+/* ---- Replies in parts ------------------------------------------------------------------------ */
+
+/* The head, a part or the end of the reply has left, or was dropped. */
+static void note_left(struct exchange *x)
+{
+    struct parted_reply *p = &x->parts;
+    if (--p->n_unsent == 0 && p->has_ended && x->connection)
+        x->env->events->on_parts_sent(x->connection, x);
+}
+
+static void on_frame_left(void *arg)
+{
+    note_left(arg);
+}
+
+static void on_part_left(void *arg)
+{
+    struct reply_part *part = arg;
+    struct exchange *x = part->exchange;
+    if (x->connection)
+        x->env->events->on_part_left(x->connection, x, part->n_bytes);
+    part->release(part->owner); /* which may free the part */
+    note_left(x);
+}
+
+/* The head, or the end. */
+static void add_frame(struct exchange *x, struct out_piece *piece, const char *bytes,
+                      size_t n_bytes)
+{
+    *piece = (struct out_piece){
+        .bytes = bytes, .n_bytes = n_bytes, .release = on_frame_left, .owner = x};
+    out_queue_add(&x->parts.waiting, piece);
+    x->parts.n_unsent++;
+}
+
+bool exchange_reply_begin(struct exchange *x, const struct http_reply *reply)
+{
+    size_t length = 0;
+    x->parts = (struct parted_reply){.is_chunked = x->http_1_1};
+    x->keep_alive &= x->http_1_1;
+    const char *text = make_head(x, reply, IN_PARTS, &length);
+    if (!text) {
+        reply_no_memory(x);
+        return false;
+    }
+    BUG_ON(x->stage != EXCHANGE_HANDLING);
+    x->stage = EXCHANGE_REPLYING;
+    x->in_parts = true;
+    if (x->connection) {
+        add_frame(x, &x->first_pieces[0], text + x->ahead, length - x->ahead);
+        x->env->events->on_part(x->connection, x, 0);
+    }
+    return true;
+}
+
+static void add_part_piece(struct reply_part *part, int i, const char *bytes, size_t n_bytes)
+{
+    part->pieces[i] = (struct out_piece){.bytes = bytes, .n_bytes = n_bytes};
+    out_queue_add(&part->exchange->parts.waiting, &part->pieces[i]);
+    part->n_bytes += n_bytes;
+}
+
+static char *put_hex(char *at, uint64_t n)
+{
+    int n_digits = 1;
+    for (uint64_t rest = n; rest >= 16; rest /= 16)
+        n_digits++;
+    for (int i = n_digits - 1; i >= 0; i--)
+        *at++ = "0123456789abcdef"[n >> 4 * i & 15];
+    return at;
+}
+
+void exchange_reply_more(struct exchange *x, struct reply_part *part, const char *bytes,
+                         size_t n_bytes, void (*release)(void *owner), void *owner)
+{
+    BUG_ON(x->stage != EXCHANGE_REPLYING || n_bytes == 0);
+    if (!x->connection || x->method == METHOD_HEAD) {
+        release(owner);
+        return;
+    }
+    int last = 0;
+    part->exchange = x;
+    part->n_bytes = 0;
+    part->release = release;
+    part->owner = owner;
+    if (x->parts.is_chunked) {
+        char *end = put_hex(part->head_text, n_bytes);
+        end = PUT_TEXT(end, "\r\n");
+        add_part_piece(part, 0, part->head_text, (size_t)(end - part->head_text));
+        last = 2;
+    }
+    add_part_piece(part, last / 2, bytes, n_bytes);
+    if (last > 0)
+        add_part_piece(part, last, "\r\n", 2);
+    part->pieces[last].release = on_part_left;
+    part->pieces[last].owner = part;
+    x->parts.n_unsent++;
+    x->env->events->on_part(x->connection, x, part->n_bytes);
+}
+
+void exchange_reply_end(struct exchange *x)
+{
+    BUG_ON(x->stage != EXCHANGE_REPLYING);
+    x->stage = EXCHANGE_REPLIED;
+    x->parts.has_ended = true;
+    if (!x->connection) {
+        exchange_end(x);
+        return;
+    }
+    if (x->parts.is_chunked && x->method != METHOD_HEAD)
+        add_frame(x, &x->first_pieces[1], "0\r\n\r\n", 5);
+    x->env->events->on_part(x->connection, x, 0);
+    if (x->parts.n_unsent == 0)
+        x->env->events->on_parts_sent(x->connection, x);
+}
+
+void exchange_queue_parts(struct exchange *x, struct out_queue *out)
+{
+    struct out_queue *waiting = &x->parts.waiting;
+    if (!waiting->first)
+        return;
+    out_queue_add_chain(out, waiting->first, waiting->last, waiting->n_bytes);
+    *waiting = (struct out_queue){NULL};
+}
+
+void exchange_drop_parts(struct exchange *x)
+{
+    BUG_ON(x->connection);
+    out_queue_drop(&x->parts.waiting);
+}
+
+/* ---- Replies that are constant or small ------------------------------------------------------ */
 
 void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *reply)
 {

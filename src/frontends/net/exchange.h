@@ -9,6 +9,8 @@
  *          │            └─ on_cancel: the client is gone; a reply must still come, and is dropped
  *          └──► on_end: the connection ended before the body was complete
  *
+ * A reply whose length is not known comes in parts: exchange_reply_begin(), _more(), _end().
+ *
  * Exchanges are reused last in, first out. One block holds an exchange, the first memory of its
  * arena, a small body and the handler's part. So in steady state a request allocates nothing.
  *
@@ -41,7 +43,10 @@ struct http_handler {
      * may set x->aligned_at, and x->discard when it needs no body. Optional.
      */
     void (*on_head)(struct exchange *x, const struct http_head *head);
-    /* The body is complete. Exactly one exchange_reply…() must follow, now or later. */
+    /*
+     * The body is complete. Exactly one exchange_reply…() must follow, now or later; or one
+     * exchange_reply_begin(), any number of exchange_reply_more(), and one exchange_reply_end().
+     */
     void (*on_request)(struct exchange *x);
     /* The client is gone. The handler should reply soon; the reply is dropped. Optional. */
     void (*on_cancel)(struct exchange *x);
@@ -78,6 +83,10 @@ struct exchange_events {
     void (*on_replied)(struct http1 *h, struct exchange *x);
     /* x->weight_bytes has changed from old_bytes. */
     void (*on_weight)(struct http1 *h, struct exchange *x, size_t old_bytes);
+    /* A reply in parts has n_bytes more to send, has sent or dropped n_bytes, has sent all. */
+    void (*on_part)(struct http1 *h, struct exchange *x, size_t n_bytes);
+    void (*on_part_left)(struct http1 *h, struct exchange *x, size_t n_bytes);
+    void (*on_parts_sent)(struct http1 *h, struct exchange *x);
     bool (*is_last)(const struct http1 *h, const struct exchange *x); /* the server drains */
     void (*on_goes_on)(struct http1 *h);                              /* see exchange_goes_on() */
     void (*on_pages)(struct http1 *h); /* a body that has waited for pages can go on */
@@ -115,9 +124,19 @@ enum {
 enum exchange_stage {
     EXCHANGE_RECEIVING, /* head seen, body incomplete */
     EXCHANGE_HANDLING,  /* in the handler's hands */
+    EXCHANGE_REPLYING,  /* … and its reply has begun, in parts */
     EXCHANGE_REPLIED,   /* the reply waits for those before it */
     EXCHANGE_SENDING,   /* the reply is in the out-queue */
     EXCHANGE_ENDED,     /* on_end was called; there may still be references */
+};
+
+/* What an exchange knows of its reply in parts. */
+struct parted_reply {
+    struct out_queue waiting; /* pieces that wait for the replies of earlier requests */
+    unsigned int n_unsent;    /* the head, parts and end that have neither left nor been dropped */
+    bool is_chunked;          /* else the end of the connection ends the reply: HTTP/1.0 */
+    bool has_ended;
+    bool digit_ahead; /* the first digit of the next chunk's size has been queued */
 };
 
 struct exchange {
@@ -133,6 +152,7 @@ struct exchange {
     bool discard;        /* the body is read and counted, not kept */
     bool wants_continue; /* the client is to be told to go on with its body */
     bool interim_queued; /* `interim` is in the out-queue */
+    bool in_parts;       /* the reply comes in parts: `parts` is valid */
     uint8_t ahead;       /* bytes of the reply queued before it was made: http1_probe() */
     bool awaits_pages;   /* a chunked body waits for pages; its bytes are held meanwhile */
 
@@ -154,6 +174,7 @@ struct exchange {
     int n_pieces;
     size_t reply_bytes;
     struct out_piece interim; /* what leaves before the reply: "100 Continue", `ahead` */
+    struct parted_reply parts;
     struct out_piece first_pieces[EXCHANGE_PIECES];
     char head_text[320];
 };
@@ -246,6 +267,39 @@ void exchange_reply_text(struct exchange *x, int status, const char *content_typ
  */
 void exchange_reply_error(struct exchange *x, int status, const char *text, const char *headers);
 
+/* A part of a reply in parts, in memory of the handler's. All members are the exchange's. */
+struct reply_part {
+    struct exchange *exchange;
+    size_t n_bytes; /* of all pieces */
+    void (*release)(void *owner);
+    void *owner;
+    struct out_piece pieces[3]; /* the chunk's head, the bytes, the chunk's end */
+    char head_text[20];
+};
+
+/*
+ * exchange_reply_begin - begins a reply in parts: chunks, or in HTTP/1.0 bytes until the connection
+ * is closed. The head leaves at the end of the iteration, with the parts that have come by then.
+ * False: memory is exhausted, an error was replied instead, and no part may follow.
+ *
+ * @reply  without a body and without json_length
+ */
+NODISCARD bool exchange_reply_begin(struct exchange *x, const struct http_reply *reply);
+
+/*
+ * exchange_reply_more - adds a part. All parts of an iteration leave in one write. When the client
+ * is gone, the part is released at once.
+ *
+ * @part     stays until the release, as do the bytes
+ * @n_bytes  at least 1
+ * @release  called when the bytes are sent or dropped; must not reply, nor change the out-queue
+ */
+void exchange_reply_more(struct exchange *x, struct reply_part *part, const char *bytes,
+                         size_t n_bytes, void (*release)(void *owner), void *owner);
+
+/* exchange_reply_end - the reply is complete. on_end follows, now or when all parts have left. */
+void exchange_reply_end(struct exchange *x);
+
 /* ---- For the connection ------------------------------------------------------------------- */
 
 enum { EXCHANGE_CONTINUE_BYTES = 25 };
@@ -278,6 +332,15 @@ void exchange_body_came(struct exchange *x, size_t n_bytes);
 
 /* exchange_body_drop - frees a body that stays incomplete or is not needed. */
 void exchange_body_drop(struct exchange *x);
+
+/*
+ * exchange_queue_parts - moves the parts that wait to the out-queue. All replies before this one
+ * must be there.
+ */
+void exchange_queue_parts(struct exchange *x, struct out_queue *out);
+
+/* exchange_drop_parts - releases the parts that wait, of an exchange without a connection. */
+void exchange_drop_parts(struct exchange *x);
 
 /* exchange_end - calls on_end and ends the connection's reference. */
 void exchange_end(struct exchange *x);

@@ -330,6 +330,9 @@ static const struct http_fault *head_finish(struct head_parser *p)
     case HTTP_HEAD:
         head->method = METHOD_HEAD;
         break;
+    case HTTP_DELETE:
+        head->method = METHOD_DELETE;
+        break;
     default:
         head->method = METHOD_OTHER;
         break;

@@ -81,9 +81,12 @@ void http1_abort(struct http1 *h)
     out_queue_drop(&h->session.out);
     while ((link = list_pop(&h->exchanges))) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        bool is_handled = x->stage == EXCHANGE_HANDLING || x->stage == EXCHANGE_REPLYING;
         let_go(h, x);
-        if (x->stage == EXCHANGE_HANDLING) {
-            x->connection = NULL;
+        x->connection = NULL;
+        if (x->in_parts)
+            exchange_drop_parts(x);
+        if (is_handled) {
             if (h->env->handler->on_cancel)
                 h->env->handler->on_cancel(x);
         } else {
@@ -534,16 +537,23 @@ static void on_reply_sent(void *arg)
     exchange_end(x);
 }
 
+/*
+ * The reply tells the client that no request may follow: the server drains, or the end of the
+ * connection ends the reply.
+ */
+static void note_last(struct http1 *h, const struct exchange *x)
+{
+    if (LIKELY(x->keep_alive || h->input == HTTP1_DONE))
+        return;
+    h->input = HTTP1_DONE;
+    h->session.discards |= h->held != NULL;
+    if (!h->processing)
+        drop_held(h);
+}
+
 static void on_replied(struct http1 *h, struct exchange *x)
 {
-    if (!x->keep_alive && h->input != HTTP1_DONE) {
-        /* connection_header() decided to close, since the server drains; the reply tells the
-         * client. */
-        h->input = HTTP1_DONE;
-        h->session.discards |= h->held != NULL;
-        if (!h->processing)
-            drop_held(h);
-    }
+    note_last(h, x);
     if (UNLIKELY(x->ahead > 0)) {
         BUG_ON(memcmp(x->pieces[0].bytes, version_text, VERSION_BYTES) != 0);
         x->pieces[0].bytes += x->ahead;
@@ -561,6 +571,25 @@ static void on_replied(struct http1 *h, struct exchange *x)
         h->session.large_output = true;
     add_weight(h, x, size_bytes);
     h->session.on_output(&h->session);
+}
+
+static void on_part(struct http1 *h, struct exchange *x, size_t n_bytes)
+{
+    note_last(h, x);
+    add_weight(h, x, n_bytes);
+    h->session.on_output(&h->session);
+}
+
+static void on_part_left(struct http1 *h, struct exchange *x, size_t n_bytes)
+{
+    x->weight_bytes -= n_bytes;
+    h->weight_bytes -= n_bytes;
+    h->has_room = true;
+}
+
+static void on_parts_sent(struct http1 *h, struct exchange *x)
+{
+    on_reply_sent(x);
 }
 
 /*
@@ -596,6 +625,9 @@ static bool make_room(struct http1 *h, size_t bytes)
 static const struct exchange_events events = {
     .on_replied = on_replied,
     .on_weight = on_weight,
+    .on_part = on_part,
+    .on_part_left = on_part_left,
+    .on_parts_sent = on_parts_sent,
     .is_last = is_last,
     .on_goes_on = on_goes_on,
     .on_pages = on_pages,
@@ -618,6 +650,16 @@ static void queue_interim(struct http1 *h, struct exchange *x, const char *text,
 }
 
 /*
+ * Whether a digit of the next chunk's size may be sent to find out whether the client still reads.
+ * Sizes may begin with zeros.
+ */
+static bool may_probe_chunk(const struct exchange *x)
+{
+    return x->stage == EXCHANGE_REPLYING && x->parts.is_chunked && !x->parts.digit_ahead &&
+           x->method != METHOD_HEAD;
+}
+
+/*
  * Queues what may leave before the reply of the first unanswered exchange. The out-queue is empty,
  * so that "100 Continue" can be taken back, and the piece delays no other.
  */
@@ -629,13 +671,20 @@ static void queue_ahead(struct http1 *h, struct exchange *x)
     } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING && x->ahead == 0) {
         x->ahead = VERSION_BYTES;
         queue_interim(h, x, version_text, VERSION_BYTES);
+    } else if (UNLIKELY(h->probing) && may_probe_chunk(x)) {
+        x->parts.digit_ahead = true;
+        queue_interim(h, x, "0", 1);
     }
 }
 
 static void queue_reply(struct http1 *h, struct exchange *x)
 {
     x->stage = EXCHANGE_SENDING;
-    out_queue_add_chain(&h->session.out, x->pieces, &x->pieces[x->n_pieces - 1], x->reply_bytes);
+    if (UNLIKELY(x->in_parts))
+        exchange_queue_parts(x, &h->session.out);
+    else
+        out_queue_add_chain(&h->session.out, x->pieces, &x->pieces[x->n_pieces - 1],
+                            x->reply_bytes);
 }
 
 void http1_queue_output(struct http1 *h)
@@ -649,6 +698,8 @@ void http1_queue_output(struct http1 *h)
         if (x->stage == EXCHANGE_REPLIED) {
             queue_reply(h, x);
         } else if (x->stage != EXCHANGE_SENDING) {
+            if (x->stage == EXCHANGE_REPLYING)
+                exchange_queue_parts(x, &h->session.out);
             if (h->session.out.n_bytes == 0)
                 queue_ahead(h, x);
             break;

@@ -47,6 +47,18 @@ static const struct split_case cases[] = {
      "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: keep-alive\r\n\r\n0 /a 0 811c9dc5\n"},
     {"head", "HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n",
      "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n"},
+    {"delete", "DELETE /a HTTP/1.1\r\nHost: x\r\n\r\n", OK(16, "3 /a 0 811c9dc5\n")},
+#define GET_PARTS "GET /parts HTTP/1.1\r\nHost: x\r\n\r\n"
+#define PARTED    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+#define PARTS     "\r\n3\r\none\r\n7\r\ntwo and\r\n5\r\nthree\r\n0\r\n\r\n"
+    {"in parts", GET_PARTS, PARTED PARTS},
+    {"in parts, then others", GET_PARTS "GET /a HTTP/1.1\r\nHost: x\r\n\r\n" GET_PARTS,
+     PARTED PARTS OK(16, "0 /a 0 811c9dc5\n") PARTED PARTS},
+    {"in parts at the end", "GET /parts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+     PARTED "Connection: close\r\n" PARTS},
+    {"in parts, for a head", "HEAD /parts HTTP/1.1\r\nHost: x\r\n\r\n", PARTED "\r\n"},
+    {"in parts until the close", "GET /parts HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+     "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nonetwo andthree"},
     {"empty lines first", "\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
      OK(16, "0 /a 0 811c9dc5\n")},
 #define GET_A  "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
