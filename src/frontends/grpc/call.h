@@ -28,10 +28,10 @@
 #include "base/timer.h"
 #include "frontends/grpc/incoming.h"
 #include "frontends/grpc/method.h"
-#include "frontends/grpc/stream_flow.h"
 #include "frontends/grpc/text.h"
 #include "frontends/net/http2.h"
 #include "frontends/ops/restrictions.h"
+#include "frontends/ops/stream_flow.h"
 
 struct call_job;
 struct compress;

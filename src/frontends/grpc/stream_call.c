@@ -82,11 +82,10 @@ struct streamed {
     struct place place;     /* in stream_part.order, while open; of decoupled models in none */
     unsigned int refs;      /* while open; on_streamed_destroy's; each sent's. The loop's */
     bool is_decoupled, is_complete, wants_empty_final;
-    atomic_bool is_stalled; /* the client has not read for too long; set by the backend's thread */
-    struct list kept;       /* responses that wait for those of earlier requests */
-    const char *version;    /* that the message asks for; "" for any */
-    char *block;            /* of the client's message */
-    size_t n_bytes;         /* of that message */
+    struct list kept;    /* responses that wait for those of earlier requests */
+    const char *version; /* that the message asks for; "" for any */
+    char *block;         /* of the client's message */
+    size_t n_bytes;      /* of that message */
     struct tensor_blocks blocks;
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
@@ -162,37 +161,13 @@ static size_t count_bytes(const struct response *resp)
     return n;
 }
 
-/*
- * A backend that is faster than the client waits here, but not the core with an error. A loop that
- * executes the model, as CONCH_EXECUTION=inline demands, cannot wait for itself: the call ends.
- * False: the client has left.
- */
-static bool await_flow(struct streamed *r, const struct response *resp)
-{
-    if (resp->error)
-        return true;
-    if (loop_is_on_thread(r->inbox.loop)) {
-        if (stream_flow_is_full(&r->flow))
-            atomic_store(&r->is_stalled, true);
-        return true;
-    }
-    struct status *st = stream_flow_await(&r->flow);
-    bool has_left = st && status_code(st) == STATUS_CANCELLED;
-    if (st && !has_left)
-        atomic_store(&r->is_stalled, true); /* the loop ends the call */
-    status_free(st);
-    return !has_left;
-}
-
 static void on_streamed_respond(struct request *request, struct response *resp, uint32_t flags)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
-    if (is_in_flow(r, resp)) {
-        if (await_flow(r, resp))
-            stream_flow_add(&r->flow, count_bytes(resp));
-        else
-            response_free(TAKE(resp));
-    }
+    /* A backend that is faster than the client waits here. */
+    if (is_in_flow(r, resp) &&
+        !stream_flow_take(&r->flow, r->inbox.loop, count_bytes(resp), resp->error))
+        response_free(TAKE(resp)); /* the client has left */
     if (resp || flags & RESPONSE_FINAL)
         response_inbox_put(&r->inbox, resp, flags);
 }
@@ -221,7 +196,7 @@ static const struct request_ops request_ops = {
 static void drop_response(struct streamed *r, struct response *resp)
 {
     if (is_in_flow(r, resp))
-        stream_flow_drop(&r->flow, count_bytes(resp));
+        stream_flow_drop(&r->flow, 1, count_bytes(resp));
     response_free(resp);
 }
 
@@ -592,7 +567,7 @@ static void send_responses(struct response_inbox *in)
     uint32_t flags;
 
     call_ref(c);
-    if (atomic_load(&r->is_stalled))
+    if (atomic_load(&r->flow.has_stalled))
         call_fail(c, status_new(STATUS_EXHAUSTED, "the client has not read its responses"));
     while (response_inbox_next(in, &resp, &flags)) {
         if (!r->is_complete)
