@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/mailbox.h"
+#include "base/timer.h"
 #include "core/request/request.h"
 #include "frontends/http/coding.h"
 #include "frontends/http/memo.h"
@@ -70,12 +71,17 @@ struct http_call {
     enum header_length header_length_kind;
     int64_t header_length;
     const char *header_length_text; /* set when the header is malformed */
+    bool has_timeout;               /* the header Conch-Timeout-Ms; see deadline.h */
+    const char *timeout_text;       /* set when that header is malformed */
+    uint64_t deadline_ns;           /* of the loop's clock; set when it is not */
     struct ops_model_ref model;
     char *text_taken; /* the text of a long document; ended by pool_release() */
 
     /* An inference; see infer.c. */
-    bool begun;     /* `request` is initialised */
-    bool with_core; /* server_infer() took it */
+    bool begun;       /* `request` is initialised */
+    bool with_core;   /* server_infer() took it */
+    bool is_answered; /* … and its final response has come to the loop */
+    bool is_closed;   /* on_end was called before that */
     bool binary_default;
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
@@ -83,6 +89,8 @@ struct http_call {
     char *json_taken;   /* the text of a large reply; ended by pool_release() */
     char *packed_reply; /* likewise */
     struct answer answer;
+    struct timer deadline; /* initialised while has_timeout */
+    void (*on_deadline)(struct exchange *x);
     struct request request;
     _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];
 };

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "core/server/server.h"
 #include "frontends/http/call.h"
+#include "frontends/http/deadline.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/handlers.h"
 #include "frontends/http/route.h"
@@ -64,6 +65,9 @@ struct head_reading {
     uint8_t body_coding, reply_coding;                    /* enum http_coding */
     uint8_t header_length_kind;                           /* enum header_length */
     struct head_range model, version, header_length_text; /* .length 0: there is none */
+    struct head_range timeout_text;
+    bool has_timeout, bad_timeout; /* Conch-Timeout-Ms */
+    uint32_t timeout_ms;
     int64_t header_length;
     const struct route *route;
 };
@@ -75,6 +79,18 @@ static struct head_range range_of(const struct http_head *head, struct span s)
     if (!s.at)
         return (struct head_range){0};
     return (struct head_range){(uint16_t)(s.at - head->base), (uint16_t)s.length};
+}
+
+static void read_timeout(struct head_reading *r, const struct http_head *head)
+{
+    static const char name[] = "conch-timeout-ms";
+    struct span value = head_find(head, name, sizeof(name) - 1);
+    if (LIKELY(!value.at))
+        return;
+    r->has_timeout = true;
+    r->bad_timeout = !deadline_parse(value.at, value.length, &r->timeout_ms);
+    value.length = MIN(value.length, (size_t)256);
+    r->timeout_text = range_of(head, value);
 }
 
 static void read_infer_headers(void *note, const struct http_head *head)
@@ -94,6 +110,7 @@ static void read_infer_headers(void *note, const struct http_head *head)
     struct span accepted = head_find(head, accepted_name, sizeof(accepted_name) - 1);
     r->body_coding = (uint8_t)coding_of_body(encoding);
     r->reply_coding = (uint8_t)coding_of_reply(accepted);
+    read_timeout(r, head);
 }
 
 static bool asks_for_shortest(struct span parameter)
@@ -178,6 +195,15 @@ static void keep_model(struct exchange *x, const struct http_head *head,
     call->model.version_length = r->version.length;
 }
 
+static void keep_timeout(struct exchange *x, const struct http_head *head,
+                         const struct head_reading *r)
+{
+    struct http_call *call = exchange_part(x);
+    if (r->bad_timeout)
+        call->timeout_text = keep_head_text(x, head, r->timeout_text);
+    call->deadline_ns = loop_now_ns(x->env->net.loop) + r->timeout_ms * NS_PER_MS;
+}
+
 static void on_http_head(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);
@@ -195,6 +221,8 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->shortest_floats = r->shortest_floats;
     call->header_length_kind = (enum header_length)r->header_length_kind;
     call->header_length = r->header_length;
+    call->has_timeout = r->has_timeout;
+    call->timeout_text = NULL;
     call->model = (struct ops_model_ref){0};
     call->route = r->route;
     call->is_restricted = r->is_restricted;
@@ -202,6 +230,8 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->names_repository = r->names_repository;
     x->discard = !r->route || r->is_restricted || call->wrong_method || !r->route->takes_body;
     keep_model(x, head, r);
+    if (UNLIKELY(r->has_timeout))
+        keep_timeout(x, head, r);
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
     else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))

@@ -15,6 +15,7 @@
  * on_respond and on_destroy may be called on any thread. On the loop's own thread (a model that is
  * executed inline) they act at once; on another one they post a message to the loop.
  */
+#include "frontends/http/deadline.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/handlers.h"
 #include "frontends/http/packed.h"
@@ -49,11 +50,23 @@ static void release_inputs(struct exchange *x)
         tensor_blocks_release(&call->blocks);
 }
 
+static void drop_request(struct http_call *call)
+{
+    answer_drop(&call->answer);
+    request_unref(&call->request);
+}
+
 /* The final response has arrived: the loop's thread goes on. */
 static void reply_with_response(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct response *resp;
+    call->is_answered = true;
+    if (UNLIKELY(x->stage != EXCHANGE_HANDLING)) { /* the deadline has passed */
+        if (call->is_closed)
+            drop_request(call);
+        return;
+    }
     struct status *st = answer_read(&call->answer, &resp);
     if (UNLIKELY(st != NULL))
         reply_status(x, st, content_text);
@@ -106,6 +119,18 @@ static const struct request_ops ops = {
     .destroy = on_destroy,
 };
 
+/* The client is answered in time. What the core and its backend still have ends later. */
+static void give_up(struct exchange *x)
+{
+    const struct http_call *call = exchange_part(x);
+    if (x->stage != EXCHANGE_HANDLING || call->is_answered) /* the reply may be at a helper */
+        return;
+    exchange_ref(x);
+    reply_status(x, deadline_status(), content_text);
+    infer_cancel(x);
+    exchange_unref(x);
+}
+
 /* ---- Events of the exchange ------------------------------------------------------------------ */
 
 /* A coding of the body that is not known: the reply names those that are. */
@@ -130,7 +155,7 @@ void infer_begin(struct exchange *x, struct model *model)
     struct http_call *call = exchange_part(x);
 
     call->begun = true;
-    call->with_core = false;
+    call->with_core = call->is_answered = call->is_closed = false;
     call->binary_default = false;
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
@@ -165,7 +190,9 @@ static void infer_body(struct exchange *x, struct model *model)
     const char *type = content_json;
 
     infer_begin(x, model);
-    struct status *st = infer_parse(x, &type);
+    struct status *st = UNLIKELY(call->has_timeout) ? deadline_begin(x, give_up) : NULL;
+    if (!st)
+        st = infer_parse(x, &type);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
@@ -224,8 +251,11 @@ void infer_end(struct exchange *x)
     }
     pool_release(TAKE(call->json_taken));
     pool_release(TAKE(call->packed_reply));
-    answer_drop(&call->answer);
-    request_unref(&call->request);
+    deadline_end(x);
+    if (UNLIKELY(call->with_core && !call->is_answered))
+        call->is_closed = true; /* reply_with_response() follows */
+    else
+        drop_request(call);
 }
 
 void *infer_block(struct exchange *x, size_t size_bytes)
