@@ -615,6 +615,8 @@ static int run_server(const struct options *o)
     struct rlimit before;
 
     catch_signals();
+    if (option_bool(o, OPT_ALLOW_CLIENT_SHM))
+        conch_catch_region_faults();
     raise_descriptor_limit(&before);
     conch_exit_when_exhausted();
     if (!create_server(o, &server))

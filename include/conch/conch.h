@@ -97,6 +97,17 @@ conch_server_options_set_inline_execution(struct TRITONSERVER_ServerOptions *opt
                                           bool inline_execution);
 
 /*
+ * conch_catch_region_faults - installs a handler of SIGBUS for the whole process. A client may
+ * shrink the shared memory that it has registered (allow-client-shm) while the server uses it. With
+ * the handler, the request then fails; without it, the process ends by SIGBUS. Any other SIGBUS
+ * goes to the action that was set before. Threads of the process must not block SIGBUS.
+ *
+ * Call it once, before the frontends start; code that sets an action of its own later takes it
+ * away.
+ */
+CONCH_DECLSPEC void conch_catch_region_faults(void);
+
+/*
  * conch_server_new - makes a server without its models. TRITONSERVER_ServerNew() loads them before
  * it returns; here conch_server_load() is a second step, and frontends may be started between the
  * two. Until the models are loaded,

@@ -17,6 +17,7 @@
 #include "frontends/grpc/infer_decode.h"
 #include "frontends/grpc/infer_message.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 #include "proto/inference.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -148,11 +149,13 @@ static void decode(const struct infer_message *m, const Inference__ModelInferReq
     static const struct request_ops ops = {.destroy = destroy};
     char memory[1024];
     struct tensor_blocks blocks = {NULL};
+    struct tensor_regions regions;
     struct infer_asks asks;
     struct request r;
+    tensor_regions_init(&regions, NULL); /* which knows no name */
     model_ref(&model);
     request_init(&r, &ops, &model, memory, sizeof(memory), pool);
-    struct status *st = infer_decode(m, &r, &blocks, &asks);
+    struct status *st = infer_decode(m, &r, &blocks, &regions, &asks);
     if (!st && theirs)
         compare_values(&r, theirs);
     status_free(st);

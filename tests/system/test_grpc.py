@@ -113,7 +113,7 @@ def test_errors_have_codes(triton):
                        (lambda: triton.infer("repeat", one), "UNIMPLEMENTED"),
                        (lambda: triton.infer("echo", []), "INVALID_ARGUMENT"),
                        (lambda: triton.infer("echo", one, model_version="x"), "INVALID_ARGUMENT"),
-                       (triton.get_system_shared_memory_status, "UNIMPLEMENTED")]:
+                       (triton.unregister_system_shared_memory, "UNIMPLEMENTED")]:
         with pytest.raises(InferenceServerException) as caught:
             call()
         assert caught.value.status() == f"StatusCode.{code}", caught.value

@@ -300,7 +300,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
     static const char *const lines[] = {
         "--allow-sagemaker=on",
         "--allow-vertex-ai=true",
-        "--allow-client-shm=true",
         "--http-header-forward-pattern=.*",
         "--trace-config=level=TIMESTAMPS",
         "--trace-config=mode=opentelemetry",

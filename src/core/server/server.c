@@ -52,6 +52,11 @@ const char *server_id(const struct server *s)
     return s->options->server_id;
 }
 
+const struct server_options *server_get_options(const struct server *s)
+{
+    return s->options;
+}
+
 const char *server_version(const struct server *s)
 {
     (void)s;

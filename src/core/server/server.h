@@ -114,6 +114,9 @@ NODISCARD struct status *server_stop(struct server *s);
 void server_free(struct server *s);
 void server_set_exit_timeout(struct server *s, unsigned int seconds);
 
+/* server_get_options - the options of its start. Borrowed. */
+const struct server_options *server_get_options(const struct server *s);
+
 /* server_budget - the budget, in bytes, of all that the frontends' connections keep. Borrowed. */
 struct budget *server_budget(struct server *s);
 

@@ -112,6 +112,7 @@ struct grpc_settings {
     struct grpc_methods methods;
     size_t max_message_bytes;
     struct restrictions restrictions;
+    struct regions *regions;             /* of shared memory; borrowed */
     const struct regex *forward_pattern; /* of metadata that become parameters; NULL: none do */
     struct stream_flow_limits flow;      /* of each decoupled request */
     enum grpc_compression compression;   /* of answers to inferences */

@@ -219,6 +219,7 @@ static struct status *start_calls(struct conch_grpc *grpc, const struct conch_gr
     st = server_loops_get(server, net.n_threads, &net.loops);
     if (st)
         return st;
+    grpc->settings.regions = server_loops_regions(server);
     st = net_server_start(&net, &grpc->net);
     if (st)
         server_loops_put(server, NET_FREED);

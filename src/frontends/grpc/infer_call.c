@@ -32,6 +32,7 @@
 #include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 
 struct infer_part {
     bool has_request; /* `request` is initialised */
@@ -41,6 +42,7 @@ struct infer_part {
     char *block;      /* of the client's message */
     size_t n_bytes;   /* of that message */
     struct tensor_blocks blocks;
+    struct tensor_regions regions;
     struct answer answer;
     struct request request;
     _Alignas(16) char request_memory[GRPC_REQUEST_BYTES];
@@ -76,6 +78,8 @@ static void reply_to_infer(struct grpc_call *c)
     if (c->has_ended) /* the deadline has passed, or the call was cancelled */
         return;
     struct status *st = answer_read(&infer_part_of(c)->answer, &resp);
+    if (!st)
+        st = tensor_regions_check(&infer_part_of(c)->regions);
     if (UNLIKELY(st != NULL))
         call_fail(c, st);
     else
@@ -133,6 +137,7 @@ static void release_message(struct grpc_call *c)
     struct infer_part *p = infer_part_of(c);
     p->has_request = false;
     tensor_blocks_release(&p->blocks);
+    tensor_regions_release(&p->regions);
     pool_release(TAKE(p->block));
     call_unref(c);
 }
@@ -158,6 +163,20 @@ static const struct request_ops request_ops = {
     .destroy = on_infer_destroy,
 };
 
+static struct status *alloc_infer_output(struct request *r, struct output *out, size_t size_bytes)
+{
+    return tensor_regions_alloc(&part_of_request(r)->regions, r, out, size_bytes);
+}
+
+/* Of requests with outputs in shared memory. */
+static const struct request_ops region_ops = {
+    .alloc_output = alloc_infer_output,
+    .free_output = tensor_regions_free,
+    .respond = on_infer_respond,
+    .release = on_infer_release,
+    .destroy = on_infer_destroy,
+};
+
 /* ---- The call's events ---------------------------------------------------------------------- */
 
 static void begin_infer(struct grpc_call *c)
@@ -166,6 +185,7 @@ static void begin_infer(struct grpc_call *c)
     p->has_request = p->with_core = p->is_finished = p->is_closed = false;
     p->block = NULL;
     p->blocks = (struct tensor_blocks){NULL};
+    tensor_regions_init(&p->regions, c->ctx->settings->regions);
     answer_init(&p->answer, on_infer_answered, on_infer_destroyed);
 }
 
@@ -200,7 +220,9 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
     if (st)
         return st;
     make_request(c, model);
-    st = infer_decode(&m, &p->request, &p->blocks, &asks);
+    st = infer_decode(&m, &p->request, &p->blocks, &p->regions, &asks);
+    if (UNLIKELY(p->regions.has_outputs))
+        p->request.ops = &region_ops;
     if (!st && UNLIKELY(c->forwarded != NULL))
         st = forwarding_apply(c->forwarded, &p->request);
     if (!st && c->ctx->env->net.draining && !request_names_sequence(&p->request))

@@ -14,6 +14,7 @@
 #include "core/request/request.h"
 #include "frontends/grpc/infer_message.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 
 enum { MAX_EXTRA_INPUTS = 64 };
 
@@ -21,6 +22,7 @@ struct decode {
     const struct infer_message *message;
     struct request *request;
     struct tensor_blocks *blocks;
+    struct tensor_regions *regions;
     struct infer_asks *asks;
     uint32_t n_raw_used;
 };
@@ -343,8 +345,15 @@ static struct status *add_typed(struct decode *d, const struct infer_tensor *t, 
     return add_bytes(d, in, base, n_bytes);
 }
 
-/* Reads a tensor's parameters about shared memory, which is not supported yet. */
-static struct status *check_region(const struct infer_tensor *t, bool *ret_has)
+static uint64_t find_number(const struct infer_tensor *t, const char *name)
+{
+    const struct infer_parameter *p = infer_find_parameter(&t->parameters, name);
+    return p ? (uint64_t)p->int64 : 0;
+}
+
+/* Reads a tensor's parameters about shared memory. */
+static struct status *read_region(const struct infer_tensor *t, bool *ret_has,
+                                  struct region_part *ret_part)
 {
     const struct infer_parameter *region =
         infer_find_parameter(&t->parameters, "shared_memory_region");
@@ -376,23 +385,21 @@ static struct status *check_region(const struct infer_tensor *t, bool *ret_has)
                           "'shared_memory_byte_size' must be specified along with "
                           "'shared_memory_region' parameter for tensor '%.*s'",
                           TEXT(t->name));
+    if (region) /* a number below 0 is one beyond every region, as in the reference */
+        *ret_part = (struct region_part){.name = region->string.at,
+                                         .name_length = text_length(region->string),
+                                         .offset = find_number(t, numbers[0]),
+                                         .size_bytes = find_number(t, numbers[1])};
     return NULL;
-}
-
-static struct status *unsupported(const char *what, const struct infer_tensor *t,
-                                  const char *parameter)
-{
-    return status_new(STATUS_UNSUPPORTED,
-                      "%s '%.*s': parameter '%s' is not supported by this server", what,
-                      TEXT(t->name), parameter);
 }
 
 static struct status *add_input_data(struct decode *d, const struct infer_tensor *t,
                                      struct input *in)
 {
     const struct infer_message *m = d->message;
+    struct region_part part;
     bool has_region;
-    struct status *st = check_region(t, &has_region);
+    struct status *st = read_region(t, &has_region, &part);
     if (st)
         return st;
     if (has_region && t->n_parts > 0)
@@ -401,7 +408,7 @@ static struct status *add_input_data(struct decode *d, const struct infer_tensor
                           "'%.*s' for model '%.*s'",
                           TEXT(t->name), TEXT(m->model_name));
     if (has_region)
-        return unsupported("input", t, "shared_memory_region");
+        return tensor_regions_add_input(d->regions, d->request, in, &part, d->blocks);
     if (t->n_parts > 0 && m->n_raw > 0)
         return status_new(STATUS_INVALID_ARG,
                           "contents field must not be specified when using raw_input_contents for "
@@ -420,10 +427,11 @@ static struct status *add_input_data(struct decode *d, const struct infer_tensor
 
 /* ---- Parameters of outputs ------------------------------------------------------------------ */
 
-static struct status *check_output(const struct infer_tensor *t)
+static struct status *apply_output(struct decode *d, const struct infer_tensor *t, const char *name)
 {
+    struct region_part part;
     bool has_region;
-    struct status *st = check_region(t, &has_region);
+    struct status *st = read_region(t, &has_region, &part);
     if (st)
         return st;
     const struct infer_parameter *classes = infer_find_parameter(&t->parameters, "classification");
@@ -436,17 +444,23 @@ static struct status *check_output(const struct infer_tensor *t)
     if (has_region && classes)
         return status_new(STATUS_INVALID_ARG,
                           "output can't set both 'shared_memory_region' and 'classification'");
-    if (has_region || classes)
-        return unsupported("output", t, has_region ? "shared_memory_region" : "classification");
-    return NULL;
+    if (classes)
+        return status_new(STATUS_UNSUPPORTED,
+                          "output '%.*s': parameter 'classification' is not supported by this "
+                          "server",
+                          TEXT(t->name));
+    return has_region && name ? tensor_regions_add_output(d->regions, d->request, name, &part)
+                              : NULL;
 }
 
 /* ---- The whole message ----------------------------------------------------------------------- */
 
 struct status *infer_decode(const struct infer_message *m, struct request *r,
-                            struct tensor_blocks *blocks, struct infer_asks *ret_asks)
+                            struct tensor_blocks *blocks, struct tensor_regions *regions,
+                            struct infer_asks *ret_asks)
 {
-    struct decode d = {.message = m, .request = r, .blocks = blocks, .asks = ret_asks};
+    struct decode d = {
+        .message = m, .request = r, .blocks = blocks, .regions = regions, .asks = ret_asks};
     struct status *st = NULL;
 
     *ret_asks = (struct infer_asks){.empty_final = false};
@@ -463,6 +477,7 @@ struct status *infer_decode(const struct infer_message *m, struct request *r,
     for (uint32_t i = 0; !st && i < m->inputs.count; i++)
         st = add_input_data(&d, &m->inputs.items[i], r->maker.inputs[i]);
     for (uint32_t i = 0; !st && i < m->outputs.count; i++)
-        st = check_output(&m->outputs.items[i]);
+        st = apply_output(&d, &m->outputs.items[i],
+                          i < r->maker.n_outputs ? r->maker.outputs[i] : NULL);
     return st;
 }

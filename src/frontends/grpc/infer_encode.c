@@ -13,6 +13,7 @@
 #include "base/pbwire.h"
 #include "base/status.h"
 #include "core/request/response.h"
+#include "frontends/ops/tensor_regions.h"
 
 /* Smaller tensors are copied, which costs less than one more piece. */
 enum { COPIED_TENSOR_BYTES = 1024 };
@@ -139,9 +140,15 @@ static char *put_output(char *at, const struct output *out)
     return at;
 }
 
+/* The bytes in raw_output_contents: none of an output that lies in shared memory of the client. */
+static size_t raw_bytes(const struct output *out)
+{
+    return tensor_regions_holds(out) ? 0 : out->size_bytes;
+}
+
 static bool is_copied(const struct output *out)
 {
-    return out->size_bytes <= COPIED_TENSOR_BYTES;
+    return raw_bytes(out) <= COPIED_TENSOR_BYTES;
 }
 
 /* ---- The whole message ----------------------------------------------------------------------- */
@@ -183,7 +190,7 @@ static void add_sizes(struct parts *p)
     for (uint32_t i = 0; resp && i < resp->n_outputs; i++) {
         const struct output *out = resp->outputs[i];
         n += pbwire_bytes_size(OUTPUTS, size_of_output(out));
-        n += pbwire_bytes_size(RAW, out->size_bytes);
+        n += pbwire_bytes_size(RAW, raw_bytes(out));
         if (!is_copied(out)) {
             p->apart_bytes += out->size_bytes;
             p->n_apart++;
@@ -237,7 +244,7 @@ static struct status *put_message(struct parts *p, struct arena *arena,
     for (uint32_t i = 0; p->resp && i < p->resp->n_outputs; i++) {
         const struct output *out = p->resp->outputs[i];
         if (is_copied(out)) {
-            at = pbwire_put_bytes(at, RAW, out->base, out->size_bytes);
+            at = pbwire_put_bytes(at, RAW, out->base, raw_bytes(out));
             continue;
         }
         at = pbwire_put_head(at, RAW, out->size_bytes);

@@ -40,6 +40,7 @@
 #include "frontends/ops/ops.h"
 #include "frontends/ops/response_inbox.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 
 enum {
     MAX_SENT = 4096,     /* messages that have not left, beyond which no request begins */
@@ -87,6 +88,7 @@ struct streamed {
     char *block;         /* of the client's message */
     size_t n_bytes;      /* of that message */
     struct tensor_blocks blocks;
+    struct tensor_regions regions;
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
     struct message destroyed;
@@ -128,6 +130,7 @@ static void unref_streamed(struct streamed *r)
 static void release_request(struct streamed *r)
 {
     tensor_blocks_release(&r->blocks);
+    tensor_regions_release(&r->regions);
     pool_release(TAKE(r->block));
     unref_streamed(r);
 }
@@ -185,6 +188,22 @@ static void on_streamed_release(struct request *request, uint32_t flags)
 static const struct request_ops request_ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
+    .respond = on_streamed_respond,
+    .release = on_streamed_release,
+    .destroy = on_streamed_destroy,
+};
+
+static struct status *alloc_streamed_output(struct request *r, struct output *out,
+                                            size_t size_bytes)
+{
+    return tensor_regions_alloc(&CONTAINER_OF(r, struct streamed, request)->regions, r, out,
+                                size_bytes);
+}
+
+/* Of requests with outputs in shared memory. */
+static const struct request_ops region_ops = {
+    .alloc_output = alloc_streamed_output,
+    .free_output = tensor_regions_free,
     .respond = on_streamed_respond,
     .release = on_streamed_release,
     .destroy = on_streamed_destroy,
@@ -402,9 +421,10 @@ static struct status *encode_response(struct streamed *r, const struct response 
                                       struct infer_pieces *ret_pieces)
 {
     struct infer_identity identity = make_identity(r, resp);
-    struct status *st = resp && resp->error
-                            ? status_ref(resp->error)
-                            : infer_encode(resp, &identity, form, &s->arena, ret_pieces);
+    struct status *st =
+        resp && resp->error ? status_ref(resp->error) : tensor_regions_check(&r->regions);
+    if (!st)
+        st = infer_encode(resp, &identity, form, &s->arena, ret_pieces);
     if (!st)
         return NULL;
     identity.model_version = r->version;
@@ -622,6 +642,7 @@ static struct streamed *streamed_new(struct grpc_call *c, char *block, struct mo
     r->destroyed.deliver = on_streamed_destroyed;
     list_init(&r->kept);
     r->version = "";
+    tensor_regions_init(&r->regions, c->ctx->settings->regions);
     r->place.streamed = r;
     list_init(&r->place.link);
     list_push(&p->all, &r->link);
@@ -654,7 +675,9 @@ static struct status *fill_streamed(struct grpc_call *c, const struct infer_mess
 {
     struct pbwire_bytes version = m->model_version;
     struct infer_asks asks;
-    struct status *st = infer_decode(m, &r->request, &r->blocks, &asks);
+    struct status *st = infer_decode(m, &r->request, &r->blocks, &r->regions, &asks);
+    if (UNLIKELY(r->regions.has_outputs))
+        r->request.ops = &region_ops;
     if (!st && UNLIKELY(c->forwarded != NULL))
         st = forwarding_apply(c->forwarded, &r->request);
     if (st)

@@ -67,12 +67,12 @@ static const struct unary_method methods[] = {
               .model = find_load_model),
     INFERENCE("RepositoryModelUnload", MODEL_REPOSITORY, repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
               .model = find_unload_model),
-    INFERENCE("SystemSharedMemoryStatus", SHARED_MEMORY, system_shared_memory_status, .run = unary_refuse_shared_memory),
-    INFERENCE("SystemSharedMemoryRegister", SHARED_MEMORY, system_shared_memory_register, .run = unary_refuse_shared_memory),
-    INFERENCE("SystemSharedMemoryUnregister", SHARED_MEMORY, system_shared_memory_unregister, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryStatus", SHARED_MEMORY, cuda_shared_memory_status, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryRegister", SHARED_MEMORY, cuda_shared_memory_register, .run = unary_refuse_shared_memory),
-    INFERENCE("CudaSharedMemoryUnregister", SHARED_MEMORY, cuda_shared_memory_unregister, .run = unary_refuse_shared_memory),
+    INFERENCE("SystemSharedMemoryStatus", SHARED_MEMORY, system_shared_memory_status, .run = unary_system_memory_status),
+    INFERENCE("SystemSharedMemoryRegister", SHARED_MEMORY, system_shared_memory_register, .run = unary_system_memory_register, .thread = run_on_control),
+    INFERENCE("SystemSharedMemoryUnregister", SHARED_MEMORY, system_shared_memory_unregister, .run = unary_system_memory_unregister, .thread = run_on_control),
+    INFERENCE("CudaSharedMemoryStatus", SHARED_MEMORY, cuda_shared_memory_status, .run = unary_cuda_memory_status),
+    INFERENCE("CudaSharedMemoryRegister", SHARED_MEMORY, cuda_shared_memory_register, .run = unary_cuda_memory_register, .thread = run_on_control),
+    INFERENCE("CudaSharedMemoryUnregister", SHARED_MEMORY, cuda_shared_memory_unregister, .run = unary_cuda_memory_unregister, .thread = run_on_control),
     INFERENCE("TraceSetting", TRACE, trace_setting, .run = unary_trace_setting),
     INFERENCE("LogSettings", LOGGING, log_settings, .run = unary_log_settings),
     {
@@ -137,10 +137,14 @@ static void append_packed(ProtobufCBuffer *buffer, size_t n_bytes, const uint8_t
 }
 
 struct status *unary_run(const struct unary_method *m, struct server *server,
-                         const ProtobufCMessage *request, struct arena *arena, struct buf *out)
+                         struct regions *regions, const ProtobufCMessage *request,
+                         struct arena *arena, struct buf *out)
 {
-    struct unary_call c = {
-        .server = server, .arena = arena, .request = request, .answer = pb_new(arena, m->answer)};
+    struct unary_call c = {.server = server,
+                           .regions = regions,
+                           .arena = arena,
+                           .request = request,
+                           .answer = pb_new(arena, m->answer)};
     struct packed packed = {.base.append = append_packed, .out = out};
     if (!c.answer)
         return status_no_memory();

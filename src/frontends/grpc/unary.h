@@ -18,6 +18,7 @@
 
 struct arena;
 struct buf;
+struct regions;
 struct server;
 struct status;
 
@@ -32,6 +33,7 @@ enum unary_thread {
 /* The arguments of a method. */
 struct unary_call {
     struct server *server;
+    struct regions *regions;         /* of shared memory */
     struct arena *arena;             /* where the answer's parts are allocated */
     const ProtobufCMessage *request; /* of the method's type */
     ProtobufCMessage *answer;        /* likewise; empty on entry */
@@ -69,7 +71,7 @@ NODISCARD struct status *unary_read(const struct unary_method *m, const void *by
  * memory
  */
 NODISCARD struct status *unary_run(const struct unary_method *m, struct server *server,
-                                   const ProtobufCMessage *request, struct arena *arena,
-                                   struct buf *out);
+                                   struct regions *regions, const ProtobufCMessage *request,
+                                   struct arena *arena, struct buf *out);
 
 #endif

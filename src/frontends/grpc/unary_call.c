@@ -78,7 +78,8 @@ static void on_unary_done(struct control_call *call)
 static void run_method(struct grpc_call *c)
 {
     struct unary_part *p = unary_part_of(c);
-    p->st = unary_run(c->unary, c->ctx->settings->server, p->request, &p->arena, &p->out);
+    p->st = unary_run(c->unary, c->ctx->settings->server, c->ctx->settings->regions, p->request,
+                      &p->arena, &p->out);
 }
 
 static void work_unary(struct control_call *call)

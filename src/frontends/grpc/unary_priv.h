@@ -29,10 +29,17 @@ struct status *unary_repository_index(struct unary_call *c);
 struct status *unary_model_load(struct unary_call *c);
 struct status *unary_model_unload(struct unary_call *c);
 
-/* unary_settings.c: the log; traces and shared memory, which are unsupported. */
+/* unary_regions.c: shared memory of clients. */
+struct status *unary_system_memory_status(struct unary_call *c);
+struct status *unary_system_memory_register(struct unary_call *c);
+struct status *unary_system_memory_unregister(struct unary_call *c);
+struct status *unary_cuda_memory_status(struct unary_call *c);
+struct status *unary_cuda_memory_register(struct unary_call *c);
+struct status *unary_cuda_memory_unregister(struct unary_call *c);
+
+/* unary_settings.c: the log; traces, which are unsupported. */
 struct status *unary_log_settings(struct unary_call *c);
 struct status *unary_trace_setting(struct unary_call *c);
-struct status *unary_refuse_shared_memory(struct unary_call *c);
 
 /*
  * unary_alloc - zeroed memory for n items; NULL: no memory.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The method for the log's settings, and the methods for traces and shared memory, which answer
- * that this server does not support them yet. Thread: the loop's.
+ * The method for the log's settings, and the method for traces, which answers that this server does
+ * not support them yet. Thread: the loop's.
  */
 #include <string.h>
 
@@ -167,10 +167,4 @@ struct status *unary_trace_setting(struct unary_call *c)
         model_unref(m);
     }
     return status_new(STATUS_UNSUPPORTED, "tracing is not supported by this server");
-}
-
-struct status *unary_refuse_shared_memory(struct unary_call *c)
-{
-    (void)c;
-    return status_new(STATUS_UNSUPPORTED, "shared memory is not supported by this server");
 }

@@ -21,6 +21,7 @@
 #include "frontends/ops/ops.h"
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 
 struct loop_share;
 struct route;
@@ -30,6 +31,7 @@ struct http_settings {
     struct server *server;
     size_t max_input_bytes; /* --http-max-input-size */
     struct restrictions restrictions;
+    struct regions *regions; /* of clients; borrowed; NULL: there are none */
 };
 
 /* Per loop; the loop's thread only. */
@@ -52,6 +54,7 @@ enum header_length {
 struct requested_output {
     const char *name;
     bool binary;
+    bool in_region; /* in shared memory of the client */
 };
 
 enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */
@@ -75,7 +78,8 @@ struct http_call {
     const char *timeout_text;       /* set when that header is malformed */
     uint64_t deadline_ns;           /* of the loop's clock; set when it is not */
     struct ops_model_ref model;
-    char *text_taken; /* the text of a long document; ended by pool_release() */
+    const char *region; /* that the path names; "": none */
+    char *text_taken;   /* the text of a long document; ended by pool_release() */
 
     /* An inference; see infer.c. */
     bool begun;       /* `request` is initialised */
@@ -86,6 +90,7 @@ struct http_call {
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
     struct tensor_blocks blocks;                /* of JSON tensors */
+    struct tensor_regions regions;              /* of tensors in shared memory */
     char *json_taken;   /* the text of a large reply; ended by pool_release() */
     char *packed_reply; /* likewise */
     struct answer answer;

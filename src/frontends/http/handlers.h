@@ -2,9 +2,10 @@
 /*
  * The handlers of the routes: infer.c has that of inference, meta.c those about the state of the
  * server and of single models, admin.c those of the repository and of all models, settings.c those
- * of settings.
+ * of settings, regions.c those of shared memory.
  *
- * Thread: the loop's. None blocks: admin.c hands its work to a control thread.
+ * Thread: the loop's. None blocks: admin.c and regions.c hand work to a control thread
+ * (admin_call.h).
  */
 #ifndef CONCH_FRONTENDS_HTTP_HANDLERS_H
 #define CONCH_FRONTENDS_HTTP_HANDLERS_H

@@ -62,9 +62,10 @@ struct head_reading {
     bool done;
     bool is_restricted;
     bool names_repository, wants_json, shortest_floats;
-    uint8_t body_coding, reply_coding;                    /* enum http_coding */
-    uint8_t header_length_kind;                           /* enum header_length */
-    struct head_range model, version, header_length_text; /* .length 0: there is none */
+    uint8_t body_coding, reply_coding; /* enum http_coding */
+    uint8_t header_length_kind;        /* enum header_length */
+    /* .length 0: there is none */
+    struct head_range model, version, region, header_length_text;
     struct head_range timeout_text;
     bool has_timeout, bad_timeout; /* Conch-Timeout-Ms */
     uint32_t timeout_ms;
@@ -164,6 +165,7 @@ static void read_head(const struct restrictions *restrictions, struct head_readi
         return;
     r->model = range_of(head, m.model);
     r->version = range_of(head, m.version);
+    r->region = range_of(head, m.region);
     r->names_repository = m.repository.at != NULL;
     read_accept(r, head);
     if (m.route->read_head)
@@ -232,6 +234,9 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     keep_model(x, head, r);
     if (UNLIKELY(r->has_timeout))
         keep_timeout(x, head, r);
+    call->region = "";
+    if (UNLIKELY(r->region.length > 0))
+        call->region = keep_head_text(x, head, r->region);
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
     else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))
@@ -401,6 +406,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     if (!st)
         st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
     if (!st) {
+        http->settings.regions = server_loops_regions(http->settings.server);
         st = net_server_start(&net, &http->net);
         if (st)
             server_loops_put(http->settings.server, NET_FREED);

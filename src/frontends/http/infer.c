@@ -68,6 +68,8 @@ static void reply_with_response(struct exchange *x)
         return;
     }
     struct status *st = answer_read(&call->answer, &resp);
+    if (!st)
+        st = tensor_regions_check(&call->regions);
     if (UNLIKELY(st != NULL))
         reply_status(x, st, content_text);
     else
@@ -96,6 +98,7 @@ static void release_request_blocks(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     tensor_blocks_release(&call->blocks);
+    tensor_regions_release(&call->regions);
     exchange_unref(x);
 }
 
@@ -115,6 +118,21 @@ static void on_destroy(struct request *r)
 static const struct request_ops ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
+    .respond = on_respond,
+    .destroy = on_destroy,
+};
+
+static struct status *alloc_requested_output(struct request *r, struct output *out,
+                                             size_t size_bytes)
+{
+    struct http_call *call = CONTAINER_OF(r, struct http_call, request);
+    return tensor_regions_alloc(&call->regions, r, out, size_bytes);
+}
+
+/* Of requests with outputs in shared memory. */
+static const struct request_ops region_ops = {
+    .alloc_output = alloc_requested_output,
+    .free_output = tensor_regions_free,
     .respond = on_respond,
     .destroy = on_destroy,
 };
@@ -160,6 +178,7 @@ void infer_begin(struct exchange *x, struct model *model)
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
     call->blocks = (struct tensor_blocks){NULL};
+    tensor_regions_init(&call->regions, ctx->settings->regions);
     answer_init(&call->answer, on_answered, on_destroyed);
     request_init(&call->request, &ops, model, call->request_memory, sizeof(call->request_memory),
                  x->env->net.pool);
@@ -196,6 +215,8 @@ static void infer_body(struct exchange *x, struct model *model)
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
+        if (UNLIKELY(call->regions.has_outputs))
+            call->request.ops = &region_ops;
         call->with_core = true; /* first: the reply may be sent when it returns */
         st = start_inference(x);
         if (!st)

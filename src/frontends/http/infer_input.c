@@ -12,7 +12,8 @@ enum { MAX_EXTRA_INPUTS = 64, USUAL_DIMS = 16 };
 
 /* The members of an input, as far as they could be read. */
 struct input_text {
-    bool has_name, has_datatype, has_shape, has_parameters, has_data, has_size, has_region;
+    bool has_name, has_datatype, has_shape, has_parameters, has_data, has_size;
+    struct region_text region;
     enum json_failure name_failure, datatype_failure, size_failure;
     struct json_str name, datatype;
     struct status *shape_error; /* freed by parse_input() */
@@ -209,10 +210,18 @@ static struct status *take_binary(struct parse *p, struct input *in, const struc
     return add_data(p, in, base, n_bytes);
 }
 
+static struct status *take_region(struct parse *p, const struct input_made *made,
+                                  const struct region_text *text)
+{
+    p->plain = false;
+    return tensor_regions_add_input(&p->call->regions, p->r, made->in, &text->part,
+                                    &p->call->blocks);
+}
+
 /* Exactly one member must give the data's source (reference/behaviours §3.9). */
 static struct status *check_sources(const struct input_text *text)
 {
-    bool data = text->has_data, binary = text->has_size, region = text->has_region;
+    bool data = text->has_data, binary = text->has_size, region = text->region.has_name;
     if (LIKELY((int)data + binary + region == 1))
         return NULL;
     return status_new(STATUS_INVALID_ARG,
@@ -223,7 +232,7 @@ static struct status *check_sources(const struct input_text *text)
                       binary ? " 'binary_data_size'" : "", region ? " 'shared_memory_region'" : "");
 }
 
-/* Reads the two parameters of an input that give its data's source. */
+/* Reads the parameters of an input that give its data's source. */
 static void read_sources(struct input_text *text, struct json *j)
 {
     struct json_str key;
@@ -240,8 +249,8 @@ static void read_sources(struct input_text *text, struct json *j)
                 text->size_failure = pass_over(j, value);
             continue;
         }
-        text->has_region |= json_str_is(key, "shared_memory_region");
-        json_skip_value(j);
+        if (!read_region_parameter(&text->region, j, key))
+            json_skip_value(j);
     }
 }
 
@@ -305,11 +314,11 @@ static struct status *parse_input(struct parse *p, struct json *j)
         if (p->n_seen_inputs < MEMO_TENSORS)
             p->seen_inputs[p->n_seen_inputs++] = text.name;
         st = take_binary(p, made.in, &text);
-    } else if (!st && text.has_region) {
-        st = status_new(STATUS_UNSUPPORTED,
-                        "input '%s': parameter 'shared_memory_region' is not supported by this "
-                        "server",
-                        made.in->name);
+    } else if (!st && text.region.has_any && (st = check_region_text(&text.region))) {
+        /* An offset or size that cannot be read counts even without a region, as in the reference.
+         */
+    } else if (!st && text.region.has_name) {
+        st = take_region(p, &made, &text.region);
     } else if (!st && data) {
         st = TAKE(data);
     } else if (!st && made.in->n_buffers == 0) {

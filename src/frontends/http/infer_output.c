@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "core/model/model.h"
 
-struct status *add_requested_output(struct parse *p, bool binary)
+struct status *add_requested_output(struct parse *p, bool binary, const struct region_text *region)
 {
     struct http_call *call = p->call;
     struct requested_output *outputs =
@@ -16,17 +16,21 @@ struct status *add_requested_output(struct parse *p, bool binary)
     if (!outputs)
         return status_no_memory();
     call->requested_outputs = outputs;
-    outputs[call->n_requested_outputs++] =
-        (struct requested_output){p->r->maker.outputs[p->r->maker.n_outputs - 1], binary};
-    return NULL;
+    outputs[call->n_requested_outputs++] = (struct requested_output){
+        p->r->maker.outputs[p->r->maker.n_outputs - 1], binary, region != NULL};
+    if (LIKELY(!region))
+        return NULL;
+    p->plain = false;
+    return tensor_regions_add_output(&call->regions, p->r,
+                                     outputs[call->n_requested_outputs - 1].name, &region->part);
 }
 
 /* Reads an output's parameters. */
 static struct status *parse_output_parameters(struct json *j, struct json_str output,
-                                              bool *ret_binary)
+                                              bool *ret_binary, struct region_text *region)
 {
     struct json_str key;
-    bool binary_seen = false, binary = false, classes_seen = false, region = false;
+    bool binary_seen = false, binary = false, classes_seen = false;
     uint64_t classes = 0;
 
     if (json_peek(j) != JSON_OBJECT) {
@@ -43,25 +47,25 @@ static struct status *parse_output_parameters(struct json *j, struct json_str ou
             classes_seen = true;
             if (!json_read_uint64(j, &classes))
                 return json_status(j->failure, "Unable to set 'classification'");
-        } else {
-            region |= json_str_is(key, "shared_memory_region");
+        } else if (!read_region_parameter(region, j, key)) {
             json_skip_value(j);
         }
     }
     if (j->failure)
         return field_status(j->failure, "outputs");
-    if (region && classes > 0)
+    if (region->has_name && classes > 0)
         return status_new(STATUS_INVALID_ARG,
                           "Output can't set both 'shared_memory_region' and 'classification'");
-    if (region && binary)
+    if (region->has_name && binary)
         return status_new(STATUS_INVALID_ARG,
                           "Output can't set both 'shared_memory_region' and 'binary_data'");
-    if (region || classes > 0)
+    if (classes > 0)
         return status_new(
-            STATUS_UNSUPPORTED, "output '%.*s': parameter '%s' is not supported by this server",
-            (int)output.length, output.at, region ? "shared_memory_region" : "classification");
+            STATUS_UNSUPPORTED,
+            "output '%.*s': parameter 'classification' is not supported by this server",
+            (int)output.length, output.at);
     *ret_binary = binary;
-    return NULL;
+    return check_region_text(region);
 }
 
 static struct status *parse_output(struct parse *p, struct json *j)
@@ -69,6 +73,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     bool has_name = false, has_parameters = false, parsed = false;
     enum json_failure name_failure = JSON_OK;
     bool binary = false;
+    struct region_text region = {false};
     struct json_str key, name = {"", 0};
     struct json parameters = *j;
     struct status *st = NULL;
@@ -89,7 +94,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
              * follow. */
             parsed = has_name && !name_failure;
             if (parsed)
-                st = parse_output_parameters(j, name, &binary);
+                st = parse_output_parameters(j, name, &binary, &region);
             if (st)
                 return st;
             if (!parsed)
@@ -105,7 +110,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     if (name_failure)
         return field_status(name_failure, "name");
     if (has_parameters && !parsed)
-        st = parse_output_parameters(&parameters, name, &binary);
+        st = parse_output_parameters(&parameters, name, &binary, &region);
     if (st)
         return st;
     /* One more than the model has: the core reports the unknown one. */
@@ -116,7 +121,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     st = request_add_output(p->r, name.at, name.length);
     if (!st && p->n_seen_outputs < MEMO_TENSORS)
         p->seen_outputs[p->n_seen_outputs++] = name;
-    return st ? st : add_requested_output(p, binary);
+    return st ? st : add_requested_output(p, binary, region.has_name ? &region : NULL);
 }
 
 struct status *parse_outputs(struct parse *p, struct json *j)

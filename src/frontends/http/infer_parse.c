@@ -67,6 +67,48 @@ struct status *add_data(struct parse *p, struct input *in, const void *base, siz
     return request_add_data(p->r, in, &(struct tensor_buffer){.base = base, .size_bytes = n_bytes});
 }
 
+/* ---- Shared memory --------------------------------------------------------------------------- */
+
+static void read_region_number(struct json *j, uint64_t *ret, bool *has, enum json_failure *failure)
+{
+    struct json value = *j;
+    *has = true;
+    if (!json_read_uint64(j, ret))
+        *failure = pass_over(j, value);
+}
+
+bool read_region_parameter(struct region_text *t, struct json *j, struct json_str key)
+{
+    struct json value = *j;
+    struct json_str name;
+    if (json_str_is(key, "shared_memory_region") && !t->has_name) {
+        t->has_name = true;
+        if (!json_read_string(j, &name))
+            t->name_failure = pass_over(j, value);
+        else /* ends at its first zero byte, as in the reference */
+            t->part.name = name.at, t->part.name_length = strnlen(name.at, name.length);
+    } else if (json_str_is(key, "shared_memory_offset") && !t->has_offset) {
+        read_region_number(j, &t->part.offset, &t->has_offset, &t->offset_failure);
+    } else if (json_str_is(key, "shared_memory_byte_size") && !t->has_size) {
+        read_region_number(j, &t->part.size_bytes, &t->has_size, &t->size_failure);
+    } else {
+        return false;
+    }
+    t->has_any = true;
+    return true;
+}
+
+struct status *check_region_text(const struct region_text *t)
+{
+    if (t->name_failure)
+        return field_status(t->name_failure, "shared_memory_region");
+    if (t->offset_failure)
+        return field_status(t->offset_failure, "shared_memory_offset");
+    if (t->size_failure)
+        return field_status(t->size_failure, "shared_memory_byte_size");
+    return NULL;
+}
+
 /* ---- Id and parameters ---------------------------------------------------------------------- */
 
 static struct status *parse_id(struct parse *p, struct json *j)
@@ -325,7 +367,7 @@ static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
         const struct memo_output *kept = &slot->outputs[i];
         st = request_add_output(p->r, slot->text + kept->name, kept->name_length);
         if (!st)
-            st = add_requested_output(p, kept->binary);
+            st = add_requested_output(p, kept->binary, NULL);
     }
     return st;
 }

@@ -48,10 +48,27 @@ NODISCARD struct status *too_large_status(struct parse *p, const char *what, siz
  */
 enum json_failure pass_over(struct json *j, struct json value);
 
+/* The parameters of a tensor about shared memory, as far as they could be read. */
+struct region_text {
+    bool has_any, has_name, has_offset, has_size;
+    enum json_failure name_failure, offset_failure, size_failure;
+    struct region_part part;
+};
+
+/*
+ * read_region_parameter - reads the value of the parameter `key`, if it is about shared memory and
+ * the first of its name. False: it is not, and j is before the value as it was.
+ * check_region_text - the error of a value that could not be read, in the reference's order.
+ */
+bool read_region_parameter(struct region_text *t, struct json *j, struct json_str key);
+NODISCARD struct status *check_region_text(const struct region_text *t);
+
 /* add_data - appends bytes to the data of an input; they are not copied. */
 NODISCARD struct status *add_data(struct parse *p, struct input *in, const void *base,
                                   size_t n_bytes);
-/* add_requested_output - sets the form of the output that was added last. */
-NODISCARD struct status *add_requested_output(struct parse *p, bool binary);
+/* add_requested_output - sets the form of the output that was added last. `region` names the shared
+ * memory in which it is to lie; NULL: none. */
+NODISCARD struct status *add_requested_output(struct parse *p, bool binary,
+                                              const struct region_text *region);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table is short, so a path is compared with one pattern after the other. A pattern has {m}
- * for a model, {r} for a repository and [/versions/{v}] for an optional version; all else must be
- * equal. The spans of a match point into the path. No state; any thread.
+ * for a model, {r} for a repository, {s} for a region and [/versions/{v}] for an optional version;
+ * all else must be equal. The spans of a match point into the path. No state; any thread.
  */
 #include "frontends/http/route.h"
 
@@ -23,20 +23,22 @@ static bool take_segment(const char **at, const char *end, struct span *ret)
     return ret->length > 0;
 }
 
+/* The span of {m}, {r} or {s}. */
+static struct span *find_span(struct route_match *m, char name)
+{
+    return name == 'm' ? &m->model : name == 'r' ? &m->repository : &m->region;
+}
+
 /* Compares pattern and path in one pass. */
 static bool fits_pattern(const char *pattern, struct span path, struct route_match *m)
 {
     static const char versions[] = "[/versions/{v}]";
     const char *at = path.at, *end = path.at + path.length;
 
-    m->model = m->version = m->repository = (struct span){NULL, 0};
+    m->model = m->version = m->repository = m->region = (struct span){NULL, 0};
     while (*pattern) {
-        if (strncmp(pattern, "{m}", 3) == 0) {
-            if (!take_segment(&at, end, &m->model))
-                return false;
-            pattern += 3;
-        } else if (strncmp(pattern, "{r}", 3) == 0) {
-            if (!take_segment(&at, end, &m->repository))
+        if (*pattern == '{') {
+            if (!take_segment(&at, end, find_span(m, pattern[1])))
                 return false;
             pattern += 3;
         } else if (*pattern == '[') {

@@ -17,7 +17,7 @@ struct route {
     enum http_method method;
     /*
      * {m} is a model's name: one segment, not empty. [/versions/{v}] is optional; {v} is digits.
-     * {r} is a repository's name, one segment like {m}.
+     * {r} is a repository's name, {s} that of a region of shared memory, one segment like {m}.
      */
     const char *pattern;
     void (*handle)(struct exchange *x);
@@ -29,8 +29,8 @@ struct route {
 };
 
 struct route_match {
-    const struct route *route;              /* NULL: no such path */
-    struct span model, version, repository; /* .at is NULL: not in the pattern */
+    const struct route *route;                      /* NULL: no such path */
+    struct span model, version, repository, region; /* .at is NULL: not in the pattern */
 };
 
 /*

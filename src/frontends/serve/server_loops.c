@@ -14,13 +14,16 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "core/options/server_options.h"
 #include "core/server/server.h"
 #include "frontends/ops/loop_share.h"
+#include "frontends/shm/regions.h"
 
 struct server_loops {
     struct list link; /* in `all` */
     struct server *server;
     struct loops *loops;
+    struct regions *regions;
     unsigned int n_users;
     bool goes_on; /* a service could not be freed: its loops go on, and are never freed */
 };
@@ -57,6 +60,15 @@ static void free_share(void *ctx)
     loop_share_free(ctx);
 }
 
+static struct regions *make_regions(struct server *server)
+{
+    const struct server_options *o = server_get_options(server);
+    struct regions_options options = {.allowed = o->allow_client_shm,
+                                      .max_regions = o->client_shm_max_regions,
+                                      .max_bytes = o->client_shm_max_bytes};
+    return regions_new(&options, server);
+}
+
 static struct status *start_loops_locked(struct server *server, unsigned int n_threads,
                                          struct server_loops **ret)
 {
@@ -74,6 +86,7 @@ static struct status *start_loops_locked(struct server *server, unsigned int n_t
     struct server_loops *s = mem_zalloc(sizeof(*s));
     s->server = server;
     s->loops = loops;
+    s->regions = make_regions(server);
     list_push(&all, &s->link);
     *ret = s;
     return NULL;
@@ -106,11 +119,23 @@ void server_loops_put(struct server *server, enum net_end end)
     s->goes_on |= end != NET_FREED;
     if (--s->n_users == 0) {
         list_remove(&s->link);
-        if (!s->goes_on)
+        if (!s->goes_on) {
             loops_unref(s->loops);
+            regions_free(s->regions);
+        }
         mem_free(s);
     }
     mutex_unlock(&mu);
+}
+
+struct regions *server_loops_regions(struct server *server)
+{
+    mutex_lock(&mu);
+    struct server_loops *s = find_locked(server);
+    BUG_ON(!s);
+    struct regions *regions = s->regions;
+    mutex_unlock(&mu);
+    return regions;
 }
 
 unsigned int server_loops_count(int n_threads)

@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 #include "frontends/net/server.h"
 
+struct regions;
 struct server;
 
 /*
@@ -23,6 +24,12 @@ struct server;
 NODISCARD struct status *server_loops_get(struct server *server, unsigned int n_threads,
                                           struct loops **ret_loops);
 void server_loops_put(struct server *server, enum net_end end);
+
+/*
+ * server_loops_regions - the table of the regions of shared memory that clients have registered,
+ * whatever the service. Borrowed, from server_loops_get() to server_loops_put().
+ */
+struct regions *server_loops_regions(struct server *server);
 
 /* server_loops_count - the number of loops for an option's value; 0: one for each CPU. */
 unsigned int server_loops_count(int n_threads);

@@ -21,6 +21,7 @@
 #include "core/request/request.h"
 #include "frontends/grpc/infer_message.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/tensor_regions.h"
 #include "proto/inference.pb-c.h"
 
 static char model_name[] = "m", version_text[] = "1";
@@ -49,6 +50,7 @@ static bool has_request;
 static char request_memory[4096], *bytes;
 static size_t n_bytes_decoded;
 static struct tensor_blocks blocks;
+static struct tensor_regions regions; /* without a table: every name is unknown */
 static struct infer_asks asks;
 
 static void destroy(struct request *unused)
@@ -105,7 +107,7 @@ static struct status *decode_bytes(const void *message, size_t n_bytes)
     arena_init(&arena, memory, sizeof(memory), 1 << 20, pool, NULL);
     struct status *st = infer_message_read(&m, bytes, n_bytes, &arena);
     if (!st)
-        st = infer_decode(&m, &r, &blocks, &asks);
+        st = infer_decode(&m, &r, &blocks, &regions, &asks);
     memset(memory, 0xee, sizeof(memory)); /* the message is no longer used */
     arena_reset(&arena);
     return st;
@@ -530,7 +532,7 @@ static void wrong_data_has_the_errors_of_the_reference(void **state)
                  "model 'm'");
 }
 
-static void regions_and_classes_are_refused_by_name(void **state)
+static void parameters_about_regions_and_classes_are_checked(void **state)
 {
     (void)state;
     typedef Inference__ModelInferRequest__InferInputTensor__ParametersEntry input_entry;
@@ -556,8 +558,7 @@ static void regions_and_classes_are_refused_by_name(void **state)
                  "'shared_memory_byte_size' must be specified along with 'shared_memory_region' "
                  "parameter for tensor 'A'");
     in.n_parameters = 2;
-    expect_error(decode(&m), STATUS_UNSUPPORTED,
-                 "input 'A': parameter 'shared_memory_region' is not supported by this server");
+    expect_error(decode(&m), STATUS_NOT_FOUND, "Unable to find shared memory region: 'R'");
     in.parameters = &entries[1];
     in.n_parameters = 1;
     expect_error(decode(&m), STATUS_INVALID_ARG,
@@ -657,7 +658,7 @@ int main(void)
         cmocka_unit_test(wrong_parameters_have_the_errors_of_the_reference),
         cmocka_unit_test(the_last_of_two_parameters_with_one_key_counts),
         cmocka_unit_test(wrong_data_has_the_errors_of_the_reference),
-        cmocka_unit_test(regions_and_classes_are_refused_by_name),
+        cmocka_unit_test(parameters_about_regions_and_classes_are_checked),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(a_message_cut_anywhere_is_refused_or_shorter),
         cmocka_unit_test(too_many_inputs_are_refused),

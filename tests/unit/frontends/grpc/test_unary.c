@@ -73,7 +73,7 @@ static struct status *call_bytes(const char *path, const void *bytes, size_t n_b
     arena_init(&arena, NULL, 0, 1 << 20, NULL, NULL);
     struct status *st = unary_read(m, bytes, n_bytes, &arena, &request);
     if (!st)
-        st = unary_run(m, server, request, &arena, &out);
+        st = unary_run(m, server, NULL, request, &arena, &out);
     arena_reset(&arena);
     if (st)
         return st;
@@ -401,13 +401,19 @@ static void missing_features_are_refused_by_name(void **state)
 {
     (void)state;
     static const char *const methods[] = {
-        "SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
-        "CudaSharedMemoryStatus",   "CudaSharedMemoryRegister",   "CudaSharedMemoryUnregister",
+        "SystemSharedMemoryRegister",
+        "SystemSharedMemoryUnregister",
+        "CudaSharedMemoryUnregister",
     };
     ProtobufCMessage *answer;
     for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
         expect_error(call_named(methods[i], "", "", &answer), STATUS_UNSUPPORTED,
-                     "shared memory is not supported by this server");
+                     "Client shared memory is disabled. Start the server with "
+                     "'--allow-client-shm=true' to enable.");
+    expect_error(call_named("CudaSharedMemoryRegister", "", "", &answer), STATUS_INVALID_ARG,
+                 "failed to register CUDA shared memory region: '', GPUs not supported");
+    assert_null(call_named("SystemSharedMemoryStatus", "", "", &answer));
+    assert_null(call_named("CudaSharedMemoryStatus", "", "", &answer));
     expect_error(call_named("TraceSetting", "", "", &answer), STATUS_UNSUPPORTED,
                  "tracing is not supported by this server");
     expect_error(call_named("TraceSetting", "", "none", &answer), STATUS_NOT_FOUND,
