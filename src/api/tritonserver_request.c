@@ -689,8 +689,6 @@ TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLabel(
     if (st)
         return as_status(st);
     const struct tensor_spec *spec = model_find_output(resp->request->model, out->name);
-    *label = spec && spec->labels && class_index < spec->labels->count
-                 ? spec->labels->lines[class_index]
-                 : NULL;
+    *label = spec ? labels_find(spec->labels, class_index) : NULL;
     return NULL;
 }

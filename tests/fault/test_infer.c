@@ -246,6 +246,25 @@ static void large_json_survives_lack_of_memory(void **state)
     post_json("aside", "FP32", 30000, "0.12345");
 }
 
+/* The best classes of a small output, and so many that their order takes memory. */
+static void classes_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    for (int n = 4; n <= 4000; n *= 1000) {
+        struct asked a = {0};
+        char wanted[200], *json = json_body("FP32", n, "0.12345");
+        size_t length = strlen(json) - 1; /* without the last bracket */
+        snprintf(wanted, sizeof(wanted),
+                 ",\"outputs\":[{\"name\":\"OUTPUT0\",\"parameters\":{\"classification\":%d}}]}",
+                 n / 2);
+        add_head(&a, "POST", "/v2/models/aside/infer", 0, length + strlen(wanted));
+        add(&a, json, length);
+        adds(&a, wanted);
+        free(json);
+        ask_each(&a, "HTTP/1.1 200 OK\r\n", "[\"0.123450:0\",\"0.123450:1\"");
+    }
+}
+
 static void strings_in_json_survive_lack_of_memory(void **state)
 {
     (void)state;
@@ -409,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_json_survives_lack_of_memory),
         cmocka_unit_test(large_json_survives_lack_of_memory),
+        cmocka_unit_test(classes_survive_lack_of_memory),
         cmocka_unit_test(strings_in_json_survive_lack_of_memory),
         cmocka_unit_test(binary_tensors_survive_lack_of_memory),
         cmocka_unit_test(packed_bodies_and_replies_survive_lack_of_memory),

@@ -91,7 +91,7 @@ static void describe(const struct exchange *x, const struct status *st, struct b
     }
     for (uint32_t i = 0; i < call->n_requested_outputs; i++)
         buf_addf(out, "%s %s %d", r->maker.outputs[i], call->requested_outputs[i].name,
-                 call->requested_outputs[i].binary);
+                 call->requested_outputs[i].form.binary);
     buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->maker.n_inputs,
              r->maker.n_outputs, r->maker.n_parameters, call->binary_default, r->maker.flags,
              r->maker.id);
@@ -108,7 +108,7 @@ static void parse(const uint8_t *data, size_t size, struct buf *description)
     x->body = body;
     x->body_size = size - 1;
     x->headed = true;
-    call->json_taken = NULL;
+    call->json_taken = call->packed_reply = NULL;
     call->header_length_kind = data[0] == 255 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
     call->header_length = (int64_t)(x->body_size * data[0] / 254);
 

@@ -117,3 +117,8 @@ void labels_free(struct labels *l)
     mem_free(l->text);
     mem_free(l);
 }
+
+const char *labels_find(const struct labels *l, size_t class_index)
+{
+    return l && class_index < l->count && l->lines[class_index][0] ? l->lines[class_index] : NULL;
+}

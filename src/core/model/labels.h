@@ -38,4 +38,7 @@ NODISCARD struct status *labels_copy(const struct labels *l, struct labels **ret
 
 void labels_free(struct labels *l);
 
+/* labels_find - the label of a class; NULL: it has none, its line is empty, or l is NULL. */
+const char *labels_find(const struct labels *l, size_t class_index);
+
 #endif

@@ -43,6 +43,7 @@ struct infer_part {
     size_t n_bytes;   /* of that message */
     struct tensor_blocks blocks;
     struct tensor_regions regions;
+    struct classification classes;
     struct answer answer;
     struct request request;
     _Alignas(16) char request_memory[GRPC_REQUEST_BYTES];
@@ -115,6 +116,7 @@ static void on_infer_respond(struct request *r, struct response *resp, uint32_t 
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
 
+    classification_apply(&p->classes, resp);
     if (answer_take(&p->answer, c->ctx->loop, resp, flags))
         finish_infer(c);
 }
@@ -209,7 +211,7 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
 {
     struct infer_part *p = infer_part_of(c);
     struct infer_message m;
-    struct infer_asks asks; /* all its answers are final */
+    struct infer_asks asks;
     struct model *model;
     struct status *st = infer_message_read(&m, bytes, n_bytes, arena);
     if (st)
@@ -221,6 +223,7 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
         return st;
     make_request(c, model);
     st = infer_decode(&m, &p->request, &p->blocks, &p->regions, &asks);
+    p->classes = asks.classes; /* all its answers are final */
     if (UNLIKELY(p->regions.has_outputs))
         p->request.ops = &region_ops;
     if (!st && UNLIKELY(c->forwarded != NULL))

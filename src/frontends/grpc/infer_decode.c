@@ -427,7 +427,8 @@ static struct status *add_input_data(struct decode *d, const struct infer_tensor
 
 /* ---- Parameters of outputs ------------------------------------------------------------------ */
 
-static struct status *apply_output(struct decode *d, const struct infer_tensor *t, const char *name)
+/* Applies the parameters of the n-th output. */
+static struct status *apply_output(struct decode *d, const struct infer_tensor *t, uint32_t n)
 {
     struct region_part part;
     bool has_region;
@@ -444,13 +445,13 @@ static struct status *apply_output(struct decode *d, const struct infer_tensor *
     if (has_region && classes)
         return status_new(STATUS_INVALID_ARG,
                           "output can't set both 'shared_memory_region' and 'classification'");
+    if (n >= d->request->maker.n_outputs) /* the core refuses the number of outputs */
+        return NULL;
     if (classes)
-        return status_new(STATUS_UNSUPPORTED,
-                          "output '%.*s': parameter 'classification' is not supported by this "
-                          "server",
-                          TEXT(t->name));
-    return has_region && name ? tensor_regions_add_output(d->regions, d->request, name, &part)
-                              : NULL;
+        return classification_add(&d->asks->classes, d->request, n, (uint64_t)classes->int64);
+    return has_region ? tensor_regions_add_output(d->regions, d->request,
+                                                  d->request->maker.outputs[n], &part)
+                      : NULL;
 }
 
 /* ---- The whole message ----------------------------------------------------------------------- */
@@ -477,7 +478,6 @@ struct status *infer_decode(const struct infer_message *m, struct request *r,
     for (uint32_t i = 0; !st && i < m->inputs.count; i++)
         st = add_input_data(&d, &m->inputs.items[i], r->maker.inputs[i]);
     for (uint32_t i = 0; !st && i < m->outputs.count; i++)
-        st = apply_output(&d, &m->outputs.items[i],
-                          i < r->maker.n_outputs ? r->maker.outputs[i] : NULL);
+        st = apply_output(&d, &m->outputs.items[i], i);
     return st;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "frontends/ops/classification.h"
 
 struct infer_message;
 struct request;
@@ -19,6 +20,7 @@ struct tensor_regions;
 struct infer_asks {
     bool empty_final; /* triton_enable_empty_final_response: a final response without outputs is
                          sent, too */
+    struct classification classes; /* of outputs, in the request's arena */
 };
 
 /*
@@ -30,8 +32,8 @@ struct infer_asks {
  * Thread: any. The message may be freed afterwards, its bytes may not.
  * @blocks, @regions  get the blocks of converted values, and the tensors in shared memory; the
  *         caller releases them, also after an error
- * Errors: those of reference/behaviours §6.2 to §6.6, in the reference's order; STATUS_UNSUPPORTED
- *         for classification; those of request_add_input() and its kin, and of regions_use()
+ * Errors: those of reference/behaviours §6.2 to §6.6, in the reference's order; those of
+ *         request_add_input() and its kin, and of regions_use()
  */
 NODISCARD struct status *infer_decode(const struct infer_message *m, struct request *r,
                                       struct tensor_blocks *blocks, struct tensor_regions *regions,

@@ -89,6 +89,7 @@ struct streamed {
     size_t n_bytes;      /* of that message */
     struct tensor_blocks blocks;
     struct tensor_regions regions;
+    struct classification classes;
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
     struct message destroyed;
@@ -167,6 +168,7 @@ static size_t count_bytes(const struct response *resp)
 static void on_streamed_respond(struct request *request, struct response *resp, uint32_t flags)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
+    classification_apply(&r->classes, resp);
     /* A backend that is faster than the client waits here. */
     if (is_in_flow(r, resp) &&
         !stream_flow_take(&r->flow, r->inbox.loop, count_bytes(resp), resp->error))
@@ -683,6 +685,7 @@ static struct status *fill_streamed(struct grpc_call *c, const struct infer_mess
     if (st)
         return st;
     r->wants_empty_final = asks.empty_final;
+    r->classes = asks.classes;
     r->version = arena_strndup(&r->request.arena, version.at, version.length);
     if (!r->version)
         return status_no_memory();

@@ -18,6 +18,7 @@
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/answer.h"
+#include "frontends/ops/classification.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/tensor_blocks.h"
@@ -53,7 +54,7 @@ enum header_length {
 /* An output that the request names. */
 struct requested_output {
     const char *name;
-    bool binary;
+    struct output_form form;
     bool in_region; /* in shared memory of the client */
 };
 
@@ -89,10 +90,11 @@ struct http_call {
     bool binary_default;
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
-    struct tensor_blocks blocks;                /* of JSON tensors */
-    struct tensor_regions regions;              /* of tensors in shared memory */
-    char *json_taken;   /* the text of a large reply; ended by pool_release() */
-    char *packed_reply; /* likewise */
+    struct classification classes;
+    struct tensor_blocks blocks;   /* of JSON tensors */
+    struct tensor_regions regions; /* of tensors in shared memory */
+    char *json_taken;              /* the text of a large reply; ended by pool_release() */
+    char *packed_reply;            /* likewise */
     struct answer answer;
     struct timer deadline; /* initialised while has_timeout */
     void (*on_deadline)(struct exchange *x);

@@ -90,6 +90,7 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
 
+    classification_apply(&call->classes, resp);
     if (answer_take(&call->answer, x->env->net.loop, resp, flags))
         reply_with_response(x);
 }
@@ -177,6 +178,7 @@ void infer_begin(struct exchange *x, struct model *model)
     call->binary_default = false;
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
+    call->classes = (struct classification){0};
     call->blocks = (struct tensor_blocks){NULL};
     tensor_regions_init(&call->regions, ctx->settings->regions);
     answer_init(&call->answer, on_answered, on_destroyed);

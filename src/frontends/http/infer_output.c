@@ -7,7 +7,8 @@
 #include "base/status.h"
 #include "core/model/model.h"
 
-struct status *add_requested_output(struct parse *p, bool binary, const struct region_text *region)
+struct status *add_requested_output(struct parse *p, struct output_form form,
+                                    const struct region_text *region)
 {
     struct http_call *call = p->call;
     struct requested_output *outputs =
@@ -16,18 +17,20 @@ struct status *add_requested_output(struct parse *p, bool binary, const struct r
     if (!outputs)
         return status_no_memory();
     call->requested_outputs = outputs;
-    outputs[call->n_requested_outputs++] = (struct requested_output){
-        p->r->maker.outputs[p->r->maker.n_outputs - 1], binary, region != NULL};
+    uint32_t index = p->r->maker.n_outputs - 1;
+    const char *name = p->r->maker.outputs[index];
+    outputs[call->n_requested_outputs++] = (struct requested_output){name, form, region != NULL};
+    if (form.n_classes > 0)
+        return classification_add(&call->classes, p->r, index, form.n_classes);
     if (LIKELY(!region))
         return NULL;
     p->plain = false;
-    return tensor_regions_add_output(&call->regions, p->r,
-                                     outputs[call->n_requested_outputs - 1].name, &region->part);
+    return tensor_regions_add_output(&call->regions, p->r, name, &region->part);
 }
 
 /* Reads an output's parameters. */
-static struct status *parse_output_parameters(struct json *j, struct json_str output,
-                                              bool *ret_binary, struct region_text *region)
+static struct status *parse_output_parameters(struct json *j, struct output_form *ret_form,
+                                              struct region_text *region)
 {
     struct json_str key;
     bool binary_seen = false, binary = false, classes_seen = false;
@@ -59,12 +62,8 @@ static struct status *parse_output_parameters(struct json *j, struct json_str ou
     if (region->has_name && binary)
         return status_new(STATUS_INVALID_ARG,
                           "Output can't set both 'shared_memory_region' and 'binary_data'");
-    if (classes > 0)
-        return status_new(
-            STATUS_UNSUPPORTED,
-            "output '%.*s': parameter 'classification' is not supported by this server",
-            (int)output.length, output.at);
-    *ret_binary = binary;
+    ret_form->binary = binary;
+    ret_form->n_classes = (uint32_t)MIN(classes, (uint64_t)UINT32_MAX);
     return check_region_text(region);
 }
 
@@ -72,7 +71,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
 {
     bool has_name = false, has_parameters = false, parsed = false;
     enum json_failure name_failure = JSON_OK;
-    bool binary = false;
+    struct output_form form = {.binary = false};
     struct region_text region = {false};
     struct json_str key, name = {"", 0};
     struct json parameters = *j;
@@ -94,7 +93,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
              * follow. */
             parsed = has_name && !name_failure;
             if (parsed)
-                st = parse_output_parameters(j, name, &binary, &region);
+                st = parse_output_parameters(j, &form, &region);
             if (st)
                 return st;
             if (!parsed)
@@ -110,7 +109,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     if (name_failure)
         return field_status(name_failure, "name");
     if (has_parameters && !parsed)
-        st = parse_output_parameters(&parameters, name, &binary, &region);
+        st = parse_output_parameters(&parameters, &form, &region);
     if (st)
         return st;
     /* One more than the model has: the core reports the unknown one. */
@@ -121,7 +120,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     st = request_add_output(p->r, name.at, name.length);
     if (!st && p->n_seen_outputs < MEMO_TENSORS)
         p->seen_outputs[p->n_seen_outputs++] = name;
-    return st ? st : add_requested_output(p, binary, region.has_name ? &region : NULL);
+    return st ? st : add_requested_output(p, form, region.has_name ? &region : NULL);
 }
 
 struct status *parse_outputs(struct parse *p, struct json *j)

@@ -343,7 +343,7 @@ static void remember_text(struct parse *p, const char *text, size_t length)
         struct memo_output *kept = &slot->outputs[i];
         if (!find_name_in(text, length, p->seen_outputs[i], &kept->name, &kept->name_length))
             return;
-        kept->binary = p->call->requested_outputs[i].binary;
+        kept->form = p->call->requested_outputs[i].form;
     }
     memo_keep(slot, text, length);
 }
@@ -367,7 +367,7 @@ static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
         const struct memo_output *kept = &slot->outputs[i];
         st = request_add_output(p->r, slot->text + kept->name, kept->name_length);
         if (!st)
-            st = add_requested_output(p, kept->binary, NULL);
+            st = add_requested_output(p, kept->form, NULL);
     }
     return st;
 }

@@ -39,7 +39,7 @@ static bool wants_binary(const struct http_call *call, const char *name)
 {
     for (uint32_t i = 0; i < call->n_requested_outputs; i++) {
         if (strcmp(call->requested_outputs[i].name, name) == 0)
-            return call->requested_outputs[i].binary;
+            return call->requested_outputs[i].form.binary;
     }
     return call->binary_default;
 }

@@ -68,7 +68,7 @@ NODISCARD struct status *add_data(struct parse *p, struct input *in, const void 
                                   size_t n_bytes);
 /* add_requested_output - sets the form of the output that was added last. `region` names the shared
  * memory in which it is to lie; NULL: none. */
-NODISCARD struct status *add_requested_output(struct parse *p, bool binary,
+NODISCARD struct status *add_requested_output(struct parse *p, struct output_form form,
                                               const struct region_text *region);
 
 #endif

@@ -46,9 +46,15 @@ struct memo_input {
     int64_t dims[MEMO_DIMS];
 };
 
+/* How a named output is wanted. */
+struct output_form {
+    bool binary;
+    uint32_t n_classes; /* as its best classes; 0: as it is */
+};
+
 struct memo_output {
     uint16_t name, name_length; /* offsets in the text */
-    bool binary;
+    struct output_form form;
 };
 
 struct memo_slot {

@@ -102,7 +102,7 @@ static struct status *parse_bytes(const void *bytes, size_t n_bytes, int64_t jso
     x->body = body;
     x->body_size = n_bytes;
     x->headed = true;
-    call->json_taken = NULL;
+    call->json_taken = call->packed_reply = NULL;
     call->header_length_kind = json_bytes < 0 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
     call->header_length = json_bytes;
     model_ref(&model);
@@ -251,14 +251,30 @@ static void requested_outputs_and_their_forms_are_parsed(void **state)
     assert_true(call->binary_default);
     assert_int_equal(call->n_requested_outputs, 1);
     assert_string_equal(call->requested_outputs[0].name, "O");
-    assert_true(call->requested_outputs[0].binary);
+    assert_true(call->requested_outputs[0].form.binary);
     assert_int_equal(r->maker.n_outputs, 1);
     assert_null(parse_text("{\"inputs\":[],\"outputs\":[{\"parameters\":{},\"name\":\"O\"}]}"));
-    assert_false(call->requested_outputs[0].binary || call->binary_default);
-    says(parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
-                    "\"classification\":3}}]}"),
-         STATUS_UNSUPPORTED,
-         "output 'O': parameter 'classification' is not supported by this server");
+    assert_false(call->requested_outputs[0].form.binary || call->binary_default);
+    static const char classes[] = "{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
+                                  "\"classification\":3}}]}";
+    for (int i = 0; i < 2; i++) { /* the second time from the memo (memo.h) */
+        assert_null(parse_text(classes));
+        assert_int_equal(call->classes.n_outputs, 1);
+        assert_string_equal(call->classes.outputs[0].name, "O");
+        assert_int_equal(call->classes.outputs[0].n_classes, 3);
+        assert_non_null(memo_find(&ctx.memo, classes, strlen(classes)));
+    }
+    assert_null(parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
+                           "\"classification\":0}}]}"));
+    assert_int_equal(call->classes.n_outputs, 0);
+    assert_null(parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
+                           "\"classification\":18446744073709551615}}]}"));
+    assert_int_equal(call->classes.outputs[0].n_classes, UINT32_MAX);
+    says(
+        parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
+                   "\"classification\":-1}}]}"),
+        STATUS_INTERNAL,
+        "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer");
     says(parse_text("{\"inputs\":[],\"outputs\":[{\"parameters\":{}}]}"), STATUS_INTERNAL,
          "Unable to parse 'name': attempt to access non-existing object member 'name'");
 }

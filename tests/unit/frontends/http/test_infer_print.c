@@ -30,7 +30,8 @@ static const char *id;
 static void on_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    call->json_taken = NULL;
+    call->json_taken = call->packed_reply = NULL;
+    call->reply_coding = CODING_IDENTITY;
     call->shortest_floats = false;
     model_ref(&model);
     infer_begin(x, &model);
