@@ -33,6 +33,9 @@ static void assert_owner(const struct loop *loop)
 }
 
 /* Only the owner writes, so a locked addition is not needed. */
+#define LOAD(field)         atomic_load_explicit(&(field), memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+
 static void add_count(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -212,6 +215,26 @@ static void set_phase(struct loop *loop, bool waits)
     atomic_store_explicit(&loop->phase, loop->now_ns * 2 + waits, memory_order_relaxed);
 }
 
+/*
+ * Notes that the iteration, whose begin is in `phase`, has ended. Its time is that of its
+ * callbacks: the wait, if any, comes behind.
+ */
+static void note_end(struct loop *loop, uint64_t now_ns)
+{
+    uint64_t phase = LOAD(loop->phase);
+    if (phase % 2)
+        return; /* the first iteration begins now */
+    uint64_t ns = now_ns - MIN(now_ns, phase / 2);
+    if (UNLIKELY(now_ns - LOAD(loop->longest_since_ns) > LOOP_LONGEST_NS)) {
+        bool is_next = now_ns - LOAD(loop->longest_since_ns) <= 2 * LOOP_LONGEST_NS;
+        STORE(loop->longest_before_ns, is_next ? LOAD(loop->longest_ns) : 0);
+        STORE(loop->longest_since_ns, now_ns);
+        STORE(loop->longest_ns, 0);
+    }
+    if (UNLIKELY(ns > LOAD(loop->longest_ns)))
+        STORE(loop->longest_ns, ns);
+}
+
 /* Notes that an iteration begins after a wait of this length. */
 static void note_load(struct loop *loop, uint64_t waited_ns)
 {
@@ -268,14 +291,18 @@ unsigned int loop_iterate(struct loop *loop, uint64_t max_wait_ns)
     if (ns > 0 && !mailbox_sleep(&loop->mailbox))
         ns = 0;
     uint64_t wait_began_ns = loop->now_ns;
-    if (ns > 0)
+    if (ns > 0) {
+        note_end(loop, wait_began_ns);
         set_phase(loop, true);
+    }
     int n_ready = wait_for_events(loop, ns);
     BUG_ON(n_ready < 0 && errno != EINTR);
 
     loop->iteration++;
     loop->n_ready = MAX(n_ready, 0);
     uint64_t now_ns = loop_refresh_time(loop);
+    if (ns == 0)
+        note_end(loop, now_ns);
     note_load(loop, ns > 0 ? now_ns - wait_began_ns : 0);
     unsigned int n_calls = call_back_ready(loop);
     unsigned int n_messages = mailbox_deliver(&loop->mailbox);
@@ -329,4 +356,17 @@ void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *r
     unsigned int busy = atomic_load_explicit(&loop->busy_permille, memory_order_relaxed);
     ret_load->busy_permille = waits && ns >= LOOP_LOAD_NS ? 0 : busy;
     ret_load->in_iteration_ns = waits ? 0 : ns;
+}
+
+uint64_t loop_get_longest_ns(const struct loop *loop, uint64_t now_ns)
+{
+    struct loop_load load;
+    uint64_t since_ns = LOAD(loop->longest_since_ns), ns = now_ns - MIN(now_ns, since_ns);
+    loop_get_load(loop, now_ns, &load);
+    uint64_t longest_ns = load.in_iteration_ns;
+    if (ns <= 2 * LOOP_LONGEST_NS)
+        longest_ns = MAX(longest_ns, LOAD(loop->longest_ns));
+    if (ns <= LOOP_LONGEST_NS)
+        longest_ns = MAX(longest_ns, LOAD(loop->longest_before_ns));
+    return longest_ns;
 }

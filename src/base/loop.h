@@ -65,7 +65,8 @@ struct loop_load {
     uint64_t in_iteration_ns;   /* how long the current iteration has lasted; 0 while it waits */
 };
 
-#define LOOP_LOAD_NS (100 * NS_PER_MS)
+#define LOOP_LOAD_NS    (100 * NS_PER_MS)
+#define LOOP_LONGEST_NS (60 * NS_PER_S)
 
 enum { LOOP_BATCH = 256 }; /* ready descriptors per iteration; the rest come first in the next */
 
@@ -99,6 +100,8 @@ struct loop {
     struct {
         _Atomic uint64_t iterations, sleeps, events, wakeups, messages, timers;
     } counts;
+    /* The longest iteration since longest_since_ns, and of the LOOP_LONGEST_NS before. */
+    _Atomic uint64_t longest_since_ns, longest_ns, longest_before_ns;
     _Atomic uint64_t phase; /* twice the start of this iteration or wait, in ns; + 1 for a wait */
     atomic_uint busy_permille;
 };
@@ -232,5 +235,13 @@ void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats);
 
 /* loop_get_load - the load at now_ns, a time of the loop's clock. Thread: any. */
 void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *ret_load);
+
+/*
+ * loop_get_longest_ns - the longest iteration of the last LOOP_LONGEST_NS, at least, and twice that
+ * at most; the present iteration counts as long as it has lasted. Thread: any.
+ *
+ * @now_ns  a time of the loop's clock
+ */
+uint64_t loop_get_longest_ns(const struct loop *loop, uint64_t now_ns);
 
 #endif

@@ -30,7 +30,11 @@ PER_MODEL = [
 MACHINE = ["nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes",
            "nv_cpu_utilization", "nv_cpu_memory_total_bytes", "nv_cpu_memory_used_bytes"]
 CONNECTIONS = ["conch_connection_memory_budget_bytes", "conch_connection_memory_used_bytes",
-               "conch_connection_memory_refusals", "conch_connection_memory_evictions"]    # ours
+               "conch_connection_memory_refusals", "conch_connection_memory_evictions",
+               "conch_frontend_connections", "conch_frontend_connections_begun", "conch_frontend_requests",
+               "conch_frontend_requests_cancelled", "conch_frontend_requests_expired", "conch_frontend_received_bytes",
+               "conch_frontend_sent_bytes", "conch_frontend_stalled", "conch_frontend_refused",
+               "conch_frontend_longest_turn_seconds"]    # ours
 HISTOGRAM = "nv_inference_first_response_histogram_ms"
 
 

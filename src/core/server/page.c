@@ -289,8 +289,23 @@ static const struct family families[] = {
                 n_evicted),
 };
 
+enum { MAX_PARTS = 4 };
+
+/* Set while the library is loaded, constant afterwards. */
+static page_part_fn *parts[MAX_PARTS];
+static unsigned int n_parts;
+
+void page_add_part(page_part_fn *print)
+{
+    BUG_ON(n_parts == MAX_PARTS);
+    parts[n_parts++] = print;
+}
+
 static bool has_own_family(const char *name)
 {
+    static const char of_parts[] = "conch_frontend_";
+    if (strncmp(name, of_parts, sizeof(of_parts) - 1) == 0)
+        return true;
     for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
         if (strcmp(families[i].name, name) == 0)
             return true;
@@ -334,6 +349,8 @@ static void print_families(const struct page_source *source, struct buf *out)
         f->print(&p, f);
     }
     mem_free(p.rows);
+    for (unsigned int i = 0; i < n_parts; i++)
+        parts[i](source->server, out);
 }
 
 struct status *page_print(const struct page_source *source, struct buf *out)

@@ -15,6 +15,7 @@ struct budget;
 struct buf;
 struct machine;
 struct model;
+struct server;
 struct server_options;
 struct status;
 
@@ -25,7 +26,18 @@ struct page_source {
     struct model *const *models; /* NULL ends; NULL: there are none */
     struct machine *machine;     /* NULL: its metrics are switched off */
     struct budget *connections;  /* of what the frontends' connections keep */
+    const struct server *server; /* for parts of the page that others print */
 };
+
+/* Prints whole families, whose names begin with "conch_frontend_"; nothing is printed yet of them.
+ */
+typedef void page_part_fn(const struct server *server, struct buf *out);
+
+/*
+ * page_add_part - has the function called for each page, behind the server's own families. A part
+ * is left out when metrics are switched off. Thread: the one that loads the library.
+ */
+void page_add_part(page_part_fn *print);
 
 /*
  * page_print - the whole page; see server_metrics().

@@ -765,8 +765,11 @@ void server_statistics_done(struct server_statistics *statistics)
 
 struct status *server_metrics(struct server *s, struct buf *out)
 {
-    struct page_source source = {
-        .options = s->options, .clock = s->clock, .machine = s->machine, .connections = s->budget};
+    struct page_source source = {.options = s->options,
+                                 .clock = s->clock,
+                                 .machine = s->machine,
+                                 .connections = s->budget,
+                                 .server = s};
     struct model **models;
     struct status *st = s->options->metrics ? repository_serving(s->repository, "", 0,
                                                                  CONCH_VERSION_LATEST, &models)

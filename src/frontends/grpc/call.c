@@ -437,9 +437,11 @@ static bool on_turn(struct http2_stream *s, bool is_last)
     struct grpc_call *c = call_of(s);
     if (c->has_ended || incoming_on_turn(&c->incoming))
         return true;
-    if (is_last)
+    if (is_last) {
+        net_count(&c->ctx->env->net.counts, NET_REFUSED_MEMORY, 1);
         call_fail(c, status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
                                 c->incoming.n_bytes));
+    }
     return is_last;
 }
 
@@ -450,6 +452,7 @@ static void on_cancel(struct http2_stream *s, enum http2_error why)
     struct grpc_call *c = call_of(s);
     bool was_wanted = c->has_begun && !c->has_ended;
     (void)why;
+    net_count(&c->ctx->env->net.counts, NET_CANCELLED, !c->has_ended);
     if (!c->has_ended)
         call_mark_ended(c);
     if (was_wanted && c->kind->cancel)

@@ -6,6 +6,7 @@
 #include "frontends/grpc/call_priv.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base64.h"
@@ -31,6 +32,9 @@ static bool refuse_http(struct grpc_call *c, const struct http2_head *head)
     if (!status)
         return false;
     c->has_ended = true;
+    if (head->is_too_large)
+        net_count(&c->ctx->env->net.counts, NET_REFUSED_HEAD, 1);
+    net_count_answer(&c->ctx->env->net.counts, (unsigned int)strtoul(status, NULL, 10) - 100);
     http2_stream_respond(c->stream, status, NULL, 0, true);
     return true;
 }
@@ -135,6 +139,7 @@ bool call_read_head(struct grpc_call *c, const struct http2_head *head, struct s
         return false;
     if (!(is_read && !note->has_timeout) && !read_timeout(c, head)) {
         c->has_ended = true;
+        net_count(&c->ctx->env->net.counts, NET_CANCELLED, 1);
         http2_stream_reset(c->stream, HTTP2_INTERNAL_ERROR);
         return false;
     }

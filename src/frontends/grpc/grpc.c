@@ -15,12 +15,15 @@
 #include "base/status.h"
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
+#include "frontends/ops/errors.h"
 #include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
+#include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
 
 struct conch_grpc {
     struct grpc_settings settings;
+    struct service_metrics metrics;
     struct http2_settings http2;
     struct net_server *net;
 };
@@ -47,6 +50,47 @@ static bool calls_go_on(void *arg)
 {
     const struct conch_grpc *grpc = arg;
     return server_has_open_sequences(grpc->settings.server);
+}
+
+/* ---- Metrics -------------------------------------------------------------------------------- */
+
+/* The names of gRPC's codes, in their order. */
+static const char *const code_names[] = {
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+};
+
+static void show_calls(struct conch_grpc *grpc)
+{
+    grpc->metrics = (struct service_metrics){
+        .server = grpc->settings.server,
+        .protocol = "grpc",
+        .net = grpc->net,
+        .statuses = code_names,
+        .n_statuses = ARRAY_SIZE(code_names),
+        .expired = (unsigned int)ops_error_of(STATUS_TIMED_OUT)->grpc_status};
+    service_metrics_add(&grpc->metrics);
+}
+
+static void hide_calls(void *arg)
+{
+    struct conch_grpc *grpc = arg;
+    service_metrics_remove(&grpc->metrics);
 }
 
 /* ---- Options -------------------------------------------------------------------------------- */
@@ -216,6 +260,7 @@ static struct status *start_calls(struct conch_grpc *grpc, const struct conch_gr
     net.ctx_new = grpc_ctx_new;
     net.ctx_free = grpc_ctx_free;
     net.goes_on = calls_go_on;
+    net.on_free = hide_calls;
     st = server_loops_get(server, net.n_threads, &net.loops);
     if (st)
         return st;
@@ -244,6 +289,7 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
         free_grpc(grpc);
         return (TRITONSERVER_Error *)st;
     }
+    show_calls(grpc);
     log_info("Started GRPCInferenceService at %s", net_server_place(grpc->net));
     *ret_grpc = grpc;
     return NULL;
@@ -274,6 +320,8 @@ unsigned int conch_grpc_stop(struct conch_grpc *grpc, uint64_t timeout_ms)
     struct server *server = grpc->settings.server;
     unsigned int n =
         net_server_stop(grpc->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_stop_tick, &end);
+    if (end != NET_FREED)
+        hide_calls(grpc);
     server_loops_put(server, end);
     if (end == NET_FREED)
         free_grpc(grpc);

@@ -31,6 +31,11 @@ void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool
     in->first_bytes = (uint32_t)MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
 }
 
+static struct net_counts *get_counts(const struct incoming *in)
+{
+    return &http2_stream_env(in->stream)->net.counts;
+}
+
 /* Tells the stream what the client has begun and must complete. Most messages come at once. */
 static void tell_stream(struct incoming *in)
 {
@@ -158,9 +163,11 @@ static struct status *begin_message(struct incoming *in)
     in->waits = in->has_turn = false;
     if (p[0] > 1)
         return status_new(STATUS_INTERNAL, "invalid gRPC frame type %u", (unsigned int)p[0]);
-    if (in->n_bytes > in->max_bytes)
+    if (in->n_bytes > in->max_bytes) {
+        net_count(get_counts(in), NET_REFUSED_BODY, 1);
         return status_new(STATUS_EXHAUSTED, "Received message larger than max (%zu vs. %zu)",
                           in->n_bytes, in->max_bytes);
+    }
     return NULL;
 }
 
@@ -191,9 +198,12 @@ static void count_taken(struct incoming *in, size_t n)
 static struct status *add_to_message(struct incoming *in, const char **at, const char *end)
 {
     while (*at < end && in->n_come < in->n_bytes) {
-        if (lacks_room(in, (size_t)(end - *at)) && !make_message_room(in, *at, (size_t)(end - *at)))
+        if (lacks_room(in, (size_t)(end - *at)) &&
+            !make_message_room(in, *at, (size_t)(end - *at))) {
+            net_count(get_counts(in), NET_REFUSED_MEMORY, 1);
             return status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
                               in->n_bytes);
+        }
         size_t n = MIN((size_t)(end - *at), in->room - in->shift - in->n_come);
         n = MIN(n, in->n_bytes - in->n_come);
         memcpy(in->block + in->shift + in->n_come, *at, n);

@@ -20,6 +20,7 @@
 #include "frontends/net/server.h"
 #include "frontends/serve/option_default.h"
 #include "frontends/serve/server_loops.h"
+#include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
@@ -280,6 +281,7 @@ static const struct http_handler handler = {
 
 struct conch_http {
     struct http_settings settings;
+    struct service_metrics metrics;
     struct net_server *net;
 };
 
@@ -327,6 +329,23 @@ void conch_http_options_init(struct conch_http_options *o)
     (void)text;
     o->n_threads = 0; /* a loop for each CPU */
     o->write_timeout_ms = o->body_timeout_ms;
+}
+
+static void show_http(struct conch_http *http)
+{
+    enum { FIRST_STATUS = 100, OK = 200, GATEWAY_TIMEOUT = 504 };
+    http->metrics = (struct service_metrics){.server = http->settings.server,
+                                             .protocol = "http",
+                                             .net = http->net,
+                                             .fine = OK - FIRST_STATUS,
+                                             .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
+    service_metrics_add(&http->metrics);
+}
+
+static void hide_http(void *arg)
+{
+    struct conch_http *http = arg;
+    service_metrics_remove(&http->metrics);
 }
 
 static struct status *read_http_restrictions(const struct conch_http_options *o,
@@ -395,6 +414,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.ctx_new = http_ctx_new;
     net.ctx_free = http_ctx_free;
     net.goes_on = goes_on;
+    net.on_free = hide_http;
 
     struct conch_http *http = mem_zalloc(sizeof(*http));
     http->settings.server = (struct server *)server;
@@ -415,6 +435,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
         free_http(http);
         return (TRITONSERVER_Error *)st;
     }
+    show_http(http);
     log_info("Started HTTPService at %s", net_server_place(http->net));
     *ret_http = http;
     return NULL;
@@ -444,6 +465,8 @@ unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
     struct server *server = http->settings.server;
     unsigned int n =
         net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &end);
+    if (end != NET_FREED)
+        hide_http(http);
     server_loops_put(server, end);
     if (end == NET_FREED)
         free_http(http);

@@ -18,6 +18,7 @@
 #include "frontends/net/server.h"
 #include "frontends/ops/errors.h"
 #include "frontends/serve/option_default.h"
+#include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
 
 enum {
@@ -28,6 +29,7 @@ enum {
 
 struct conch_metrics {
     struct server *server;
+    struct service_metrics own; /* its own metrics, as a service */
     struct net_server *net;
 };
 
@@ -127,6 +129,23 @@ void conch_metrics_options_init(struct conch_metrics_options *o)
     (void)text;
 }
 
+static void show_metrics(struct conch_metrics *metrics)
+{
+    enum { FIRST_STATUS = 100, OK = 200, GATEWAY_TIMEOUT = 504 };
+    metrics->own = (struct service_metrics){.server = metrics->server,
+                                            .protocol = "metrics",
+                                            .net = metrics->net,
+                                            .fine = OK - FIRST_STATUS,
+                                            .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
+    service_metrics_add(&metrics->own);
+}
+
+static void hide_metrics(void *arg)
+{
+    struct conch_metrics *metrics = arg;
+    service_metrics_remove(&metrics->own);
+}
+
 static struct status *read_metrics_tls(const struct conch_metrics_options *o,
                                        struct tls_options *tls, struct net_options *net)
 {
@@ -172,6 +191,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     struct conch_metrics *metrics = mem_zalloc(sizeof(*metrics));
     metrics->server = (struct server *)server;
     net.handler_arg = metrics;
+    net.on_free = hide_metrics;
     struct status *st = read_metrics_tls(&o, &tls, &net);
     if (!st)
         st = net_server_start(&net, &metrics->net);
@@ -179,6 +199,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
         mem_free(metrics);
         return (TRITONSERVER_Error *)st;
     }
+    show_metrics(metrics);
     log_info("Started Metrics Service at %s", net_server_place(metrics->net));
     *ret_metrics = metrics;
     return NULL;
@@ -197,8 +218,10 @@ void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms)
     net_server_stop(metrics->net, monotonic_ns() + timeout_ms * NS_PER_MS, NULL, &end);
     /* Each request is answered before the next one is parsed. */
     BUG_ON(end == NET_KEPT);
-    if (end == NET_FREED)
+    if (end == NET_FREED) {
         mem_free(metrics);
-    else
-        server_keep(metrics->server);
+        return;
+    }
+    hide_metrics(metrics);
+    server_keep(metrics->server);
 }

@@ -285,6 +285,7 @@ static bool take_conn_slot(struct acceptor *a)
     if (l->max_conns == 0 || before < l->max_conns)
         return true;
     listener_give_slot_back(l, NULL);
+    net_count(&a->service->env->counts, NET_REFUSED_CONNS, 1);
     pause_accepting(a, "the maximum number of connections is open");
     return false;
 }
@@ -300,6 +301,7 @@ static bool take_address_slot(struct acceptor *a, const struct sockaddr *from,
     struct listener *l = a->service->listener;
     if (address_limit_take(l->per_address, from, ret_address))
         return true;
+    net_count(&a->service->env->counts, NET_REFUSED_ADDRESS, 1);
     uint64_t now_ns = loop_now_ns(&a->service->worker->loop);
     uint64_t logged_ns = atomic_load_explicit(&l->refusal_logged_ns, memory_order_relaxed);
     if ((logged_ns > 0 && now_ns - logged_ns < REFUSAL_LOG_NS) ||

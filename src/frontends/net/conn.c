@@ -56,6 +56,11 @@ static void on_output(struct session *s)
     loop_defer(&c->worker->loop, &c->flush);
 }
 
+static struct net_counts *get_counts(const struct conn *c)
+{
+    return &c->service->env->counts;
+}
+
 static void count_out(struct worker_service *s, struct address_count *address)
 {
     atomic_fetch_sub_explicit(&s->worker->n_conns, 1, memory_order_relaxed);
@@ -134,6 +139,7 @@ static void begin_conn(struct conn *c)
         return;
     }
     c->ranked_ns = now_ns;
+    net_count(get_counts(c), NET_CONNS_BEGUN, 1);
     worker_add_conn(w, &c->link, &c->use);
     set_check(c);
     if (c->service->env->draining)
@@ -175,6 +181,10 @@ void conn_close(struct conn *c)
 {
     struct worker *w = c->worker;
     struct worker_service *s = c->service;
+    net_count(get_counts(c), NET_CONNS_ENDED, 1);
+    /* A client that has connected and said nothing, such as a probe, began no handshake. */
+    if (is_in_handshake(c) && c->n_received > 0)
+        net_count(get_counts(c), NET_HANDSHAKES_FAILED, 1);
     c->session.protocol->abort(&c->session);
     loop_cancel_work(&w->loop, &c->flush);
     loop_clear_timer(&w->loop, &c->check);
@@ -232,6 +242,7 @@ static void note_tls_sent(struct conn *c)
     if (n > 0)
         c->written_ns = loop_now_ns(&c->worker->loop);
     c->n_sent += n;
+    net_count(get_counts(c), NET_SENT_BYTES, n);
 }
 
 /* Whether TLS has sent all; if not, on_flush() is called again. */
@@ -304,6 +315,7 @@ static void note_sent(struct conn *c, size_t n_bytes)
     }
     c->written_ns = loop_now_ns(&c->worker->loop);
     c->n_sent += n_bytes;
+    net_count(get_counts(c), NET_SENT_BYTES, n_bytes);
 }
 
 /*
@@ -403,6 +415,7 @@ static ssize_t receive_tls(struct conn *c, const struct iovec *space, int n_spac
     ssize_t n = tls_read(c->tls, space, n_space);
     int error = errno;
     size_t came = tls_take_received(c->tls);
+    net_count(get_counts(c), NET_RECEIVED_BYTES, came);
     if (n < 0 && error == EINTR)
         *ret_bytes = came;
     note_tls_sent(c); /* answers of TLS itself */
@@ -457,6 +470,8 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
     bool more = decrypts ? tls_reads_on(c->tls) : n < 0 ? errno == EINTR : (size_t)n == asked;
     if (n > 0) {
         *ret_bytes = (size_t)n;
+        if (LIKELY(!decrypts))
+            net_count(get_counts(c), NET_RECEIVED_BYTES, (size_t)n);
         if (c->lingering) {
             c->session.discards = true;
         } else {
@@ -537,7 +552,9 @@ static bool go_on_with_handshake(struct conn *c)
 {
     bool held_before = tls_held_bytes(c->tls) > 0;
     enum tls_result result = tls_handshake(c->tls);
-    (void)tls_take_received(c->tls);
+    size_t came = tls_take_received(c->tls);
+    c->n_received += came;
+    net_count(get_counts(c), NET_RECEIVED_BYTES, came);
     note_tls_sent(c);
     if (result == TLS_FAILED) {
         linger_or_close(c); /* the client may have to be told why */
@@ -550,6 +567,7 @@ static bool go_on_with_handshake(struct conn *c)
             worker_go_on_later(c->worker, &c->ready);
         return false;
     }
+    net_count(get_counts(c), NET_HANDSHAKES, 1);
     c->read_ns = loop_now_ns(&c->worker->loop);
     loop_defer(&c->worker->loop, &c->flush); /* what the session has queued meanwhile */
     return true;
@@ -790,10 +808,12 @@ void conn_evict(struct conn *c)
 {
     budget_evicted(c->worker->memory);
     bool may_refuse = c->session.protocol->get_burden || get_input(c).kind == INPUT_BODY;
-    if (c->waiting || !may_refuse)
+    if (c->waiting || !may_refuse) {
+        net_count(get_counts(c), NET_REFUSED_MEMORY, 1);
         conn_close(c); /* part of a reply is sent, so an error reply is impossible */
-    else
+    } else {
         refuse_conn(c, REFUSAL_MEMORY);
+    }
 }
 
 /* Has the session check its own times. */
@@ -825,6 +845,13 @@ static bool is_handshake_over(struct conn *c, uint64_t now_ns)
             has_passed(c->read_ns, c->service->timeouts->idle_ns, now_ns));
 }
 
+static void refuse_slow(struct conn *c, const struct session_input *input)
+{
+    bool in_head = input->kind == INPUT_HEAD;
+    net_count(get_counts(c), in_head ? NET_STALLED_HEAD : NET_STALLED_BODY, 1);
+    refuse_conn(c, in_head ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
+}
+
 /* A connection on which nothing has moved for so long needs no buffers for records. */
 #define TLS_REST_NS NS_PER_S
 
@@ -835,7 +862,9 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     note_pace(c, now_ns);
     if (UNLIKELY(c->tls != NULL) && has_passed(conn_active_ns(c), TLS_REST_NS, now_ns))
         tls_rest(c->tls);
-    if (takes_too_slowly(c, now_ns) || (!c->lingering && is_handshake_over(c, now_ns))) {
+    bool is_stalled = takes_too_slowly(c, now_ns);
+    if (is_stalled || (!c->lingering && is_handshake_over(c, now_ns))) {
+        net_count(get_counts(c), NET_STALLED_ANSWER, is_stalled);
         conn_close(c);
         return;
     }
@@ -849,7 +878,7 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     const struct protocol *p = c->session.protocol;
     struct session_input input = get_input(c);
     if (takes_too_long(c, &input, now_ns))
-        refuse_conn(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
+        refuse_slow(c, &input);
     else if (c->service->env->draining && input.kind != INPUT_NONE &&
              has_passed(c->read_ns, CLIENT_DRAIN_PATIENCE_NS, now_ns))
         refuse_conn(c, REFUSAL_STOPPING);

@@ -440,6 +440,19 @@ static const char *connection_header(struct exchange *x)
     return x->http_1_1 ? "" : "Connection: keep-alive\r\n";
 }
 
+/* The status in the first bytes of a reply: "HTTP/1.1 200". */
+static int read_status(const char *text)
+{
+    const char *digits = text + 9;
+    return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
+}
+
+static void count_reply(struct exchange *x, int status)
+{
+    enum { FIRST_STATUS = 100 };
+    net_count_answer(&x->env->net.counts, (unsigned int)(status - FIRST_STATUS));
+}
+
 /*
  * The reply is complete. It leaves at the end of the iteration, or is dropped when the client is
  * gone.
@@ -448,6 +461,8 @@ static void reply_done(struct exchange *x)
 {
     BUG_ON(x->stage != EXCHANGE_HANDLING);
     x->stage = EXCHANGE_REPLIED;
+    if (LIKELY(x->connection != NULL))
+        count_reply(x, read_status(x->pieces[0].bytes));
     if (x->connection)
         x->env->events->on_replied(x->connection, x);
     else
@@ -604,7 +619,7 @@ static void add_frame(struct exchange *x, struct out_piece *piece, const char *b
 bool exchange_reply_begin(struct exchange *x, const struct http_reply *reply)
 {
     size_t length = 0;
-    x->parts = (struct parted_reply){.is_chunked = x->http_1_1};
+    x->parts = (struct parted_reply){.is_chunked = x->http_1_1, .status = reply->status};
     x->keep_alive &= x->http_1_1;
     const char *text = make_head(x, reply, IN_PARTS, &length);
     if (!text) {
@@ -675,6 +690,7 @@ void exchange_reply_end(struct exchange *x)
         exchange_end(x);
         return;
     }
+    count_reply(x, x->parts.status);
     if (x->parts.is_chunked && x->method != METHOD_HEAD)
         add_frame(x, &x->first_pieces[1], "0\r\n\r\n", 5);
     x->env->events->on_part(x->connection, x, 0);

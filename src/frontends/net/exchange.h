@@ -132,6 +132,7 @@ enum exchange_stage {
 
 /* What an exchange knows of its reply in parts. */
 struct parted_reply {
+    int status;
     struct out_queue waiting; /* pieces that wait for the replies of earlier requests */
     unsigned int n_unsent;    /* the head, parts and end that have neither left nor been dropped */
     bool is_chunked;          /* else the end of the connection ends the reply: HTTP/1.0 */

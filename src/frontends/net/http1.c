@@ -83,6 +83,8 @@ void http1_abort(struct http1 *h)
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
         bool is_handled = x->stage == EXCHANGE_HANDLING || x->stage == EXCHANGE_REPLYING;
         let_go(h, x);
+        if (x->stage < EXCHANGE_REPLIED)
+            net_count(&h->env->net.counts, NET_CANCELLED, 1);
         x->connection = NULL;
         if (x->in_parts)
             exchange_drop_parts(x);
@@ -210,10 +212,20 @@ static void forget_continue(struct http1 *h, struct exchange *x)
     }
 }
 
+/* Counts what a limit refuses, by the status that tells the client. */
+static void count_refusal(struct http1 *h, int status)
+{
+    if (status == 431)
+        net_count(&h->env->net.counts, NET_REFUSED_HEAD, 1);
+    else if (status == 413)
+        net_count(&h->env->net.counts, NET_REFUSED_BODY, 1);
+}
+
 static void refuse_input(struct http1 *h, int status, const char *text, const char *headers)
 {
     if (h->input == HTTP1_DONE)
         return;
+    count_refusal(h, status);
     struct exchange *x = TAKE(h->current);
     if (!x)
         x = exchange_begin(h);
@@ -237,6 +249,8 @@ void http1_fault(struct http1 *h, int status, const char *text)
 
 void http1_refuse(struct http1 *h)
 {
+    if (h->input != HTTP1_DONE)
+        net_count(&h->env->net.counts, NET_REFUSED_MEMORY, 1);
     refuse_input(h, 503, "out of memory for requests: try again later", "Retry-After: 1\r\n");
 }
 

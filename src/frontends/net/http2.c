@@ -179,8 +179,10 @@ void http2_fail(struct http2 *h, enum http2_error code, const char *text)
 {
     if (h->failed)
         return;
-    if (h->calm)
+    if (h->calm) {
+        net_count(&h->env->net.counts, NET_REFUSED_WASTE, 1);
         log_warn("connection of a client closed, HTTP/2: %s", text);
+    }
     h->failed = true;
     h->session.discards = true;
     http2_commit(h); /* frames made so far, at least our SETTINGS, go first */

@@ -167,6 +167,19 @@ static void give_stream_up(struct http2_stream *s, enum http2_error why)
         s->env->handler->on_cancel(s, why);
 }
 
+/* Gives up a stream that has stalled: the stall of its message counts before that of its answer. */
+static void end_stalled(struct http2_stream *s, bool is_message)
+{
+    net_count(&s->env->net.counts, is_message ? NET_STALLED_BODY : NET_STALLED_ANSWER, 1);
+    give_stream_up(s, HTTP2_CANCEL);
+}
+
+static void evict_stream(struct http2_stream *s)
+{
+    net_count(&s->env->net.counts, NET_REFUSED_MEMORY, 1);
+    give_stream_up(s, HTTP2_ENHANCE_YOUR_CALM);
+}
+
 static struct http2_stream *find_heaviest(struct http2 *h, uint64_t now_ns)
 {
     struct http2_stream *found = NULL;
@@ -190,12 +203,12 @@ void http2_relieve(struct http2 *h)
         struct http2_stream *s = LIST_ENTRY(link, struct http2_stream, link);
         if (!is_live(s) || !is_stalled(s, now_ns))
             continue;
-        give_stream_up(s, HTTP2_ENHANCE_YOUR_CALM);
+        evict_stream(s);
         found_stalled = true;
     }
     struct http2_stream *heaviest = found_stalled ? NULL : find_heaviest(h, now_ns);
     if (heaviest)
-        give_stream_up(heaviest, HTTP2_ENHANCE_YOUR_CALM);
+        evict_stream(heaviest);
     weigh_streams(h, now_ns);
 }
 
@@ -212,8 +225,9 @@ void http2_check_streams(struct http2 *h, uint64_t now_ns)
             continue;
         note_progress(&s->in, awaits_input(s), now_ns, gap_ns);
         note_progress(&s->answer, awaits_window(s), now_ns, gap_ns);
-        if (is_given_up(&s->in, t, now_ns) || is_given_up(&s->answer, t, now_ns))
-            give_stream_up(s, HTTP2_CANCEL);
+        bool is_message = is_given_up(&s->in, t, now_ns);
+        if (is_message || is_given_up(&s->answer, t, now_ns))
+            end_stalled(s, is_message);
         else if (holds_up_stop(s, now_ns))
             give_stream_up(s,
                            HTTP2_REFUSED_STREAM); /* nothing of it was done: it may be sent again */

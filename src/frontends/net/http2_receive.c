@@ -134,6 +134,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     h->coming.repeats = h->memo != NULL;
     struct http2_stream *s = may_begin(h) ? make_stream(h, frame->hd.stream_id) : NULL;
     if (!s) {
+        net_count(&h->env->net.counts, NET_REFUSED_STREAMS, 1);
         /* Further frames of the stream find no struct http2_stream, and are ignored. */
         if (!http2_count_waste(h, HTTP2_WASTE_RESET))
             return NGHTTP2_ERR_CALLBACK_FAILURE;

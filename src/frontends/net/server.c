@@ -49,6 +49,7 @@ struct net_server {
     unsigned int n_near_blocks;
     void (*ctx_free)(void *handler_ctx);
     bool (*goes_on)(void *handler_arg);
+    void (*on_free)(void *handler_arg);
     void *handler_arg;
     atomic_bool goes_on_now; /* the result of goes_on() for the calls that follow */
     struct listener listener;
@@ -233,6 +234,7 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     s->n_near_blocks = o->n_near_blocks;
     s->ctx_free = o->ctx_free;
     s->goes_on = o->goes_on;
+    s->on_free = o->on_free;
     s->handler_arg = o->handler_arg;
     s->services = mem_zalloc(sizeof(*s->services) * o->n_threads);
     s->tallies = mem_zalloc(sizeof(*s->tallies) * o->n_threads);
@@ -270,6 +272,22 @@ int net_server_port(const struct net_server *s)
 const char *net_server_place(const struct net_server *s)
 {
     return s->listener.place;
+}
+
+void net_server_add_totals(const struct net_server *s, struct net_totals *totals)
+{
+    for (unsigned int i = 0; i < s->n_services; i++)
+        net_counts_sum(&s->services[i].env->counts, totals);
+}
+
+const struct worker *net_server_loop(const struct net_server *s, unsigned int i)
+{
+    return i < s->n_services ? s->services[i].worker : NULL;
+}
+
+bool net_server_certificate_s(const struct net_server *s, double *ret_left_s)
+{
+    return s->tls && tls_files_certificate_s(s->tls, ret_left_s);
 }
 
 /* ---- Stopping ------------------------------------------------------------------------------- */
@@ -426,6 +444,8 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
         *ret_end = NET_KEPT;
         return MAX(t.n_cut, t.n_exchanges);
     }
+    if (s->on_free)
+        s->on_free(s->handler_arg);
     free_server(s);
     *ret_end = NET_FREED;
     return t.n_cut;

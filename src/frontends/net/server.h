@@ -43,6 +43,10 @@ struct net_options {
      * net_server_begin_stop() and net_server_stop(). Optional.
      */
     bool (*goes_on)(void *handler_arg);
+    /*
+     * The service is about to be freed. Thread: that of net_server_stop(). Optional.
+     */
+    void (*on_free)(void *handler_arg);
 };
 
 struct net_server;
@@ -67,6 +71,18 @@ NODISCARD struct status *net_server_start(const struct net_options *o, struct ne
  */
 int net_server_port(const struct net_server *s);
 const char *net_server_place(const struct net_server *s);
+
+/*
+ * net_server_add_totals - adds what the service's loops have counted to the totals.
+ * net_server_loop - the i-th loop of the service; NULL: it has no more.
+ * net_server_certificate_s - the time that the server's certificate has left, in seconds; false:
+ * the service does not speak TLS.
+ *
+ * Thread: any, while the service lives.
+ */
+void net_server_add_totals(const struct net_server *s, struct net_totals *totals);
+const struct worker *net_server_loop(const struct net_server *s, unsigned int i);
+bool net_server_certificate_s(const struct net_server *s, double *ret_left_s);
 
 typedef void net_tick_fn(unsigned int seconds_left, unsigned int n_conns);
 

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "frontends/net/counts.h"
 #include "frontends/net/out_queue.h"
 
 struct budget;
@@ -60,6 +61,8 @@ struct net_env {
     /* Called when a connection, an exchange or a call is gone, while draining. Optional. */
     void (*on_left)(void *arg);
     void *on_left_arg;
+
+    struct net_counts counts; /* other threads read them */
 };
 
 /* How a client is judged that keeps memory here, whatever the protocol (conn_burden()). */

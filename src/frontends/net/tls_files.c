@@ -426,3 +426,16 @@ SSL_CTX *tls_files_get(struct tls_files *f)
     mutex_unlock(&f->mu);
     return ctx;
 }
+
+bool tls_files_certificate_s(struct tls_files *f, double *ret_left_s)
+{
+    int days, seconds;
+    SSL_CTX *ctx = tls_files_get(f);
+    const X509 *own = SSL_CTX_get0_certificate(ctx);
+    bool is_known = own && ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(own)) == 1;
+    SSL_CTX_free(ctx);
+    ERR_clear_error();
+    if (is_known)
+        *ret_left_s = (double)days * 24 * 3600 + seconds;
+    return is_known;
+}

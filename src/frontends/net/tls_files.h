@@ -53,4 +53,10 @@ const char *tls_files_alpn(const struct tls_files *f);
  */
 struct ssl_ctx_st *tls_files_get(struct tls_files *f);
 
+/*
+ * tls_files_certificate_s - the time that the certificate in use has left, in seconds; negative
+ * when it has expired. False: its end is not known. Thread: any.
+ */
+bool tls_files_certificate_s(struct tls_files *f, double *ret_left_s);
+
 #endif

@@ -630,6 +630,78 @@ static void other_threads_read_the_load_of_a_loop(void **state)
     loop_done(&loop);
 }
 
+static void work_for_its_time(struct loop_work *work);
+
+static struct {
+    struct loop_work work;
+    uint64_t ns;
+} turn = {.work.callback = work_for_its_time};
+
+static void work_for_its_time(struct loop_work *work)
+{
+    (void)work;
+    clock_fake_advance(&load_clock, turn.ns);
+}
+
+/* An iteration of that length, and the end of it: the next one begins. */
+static void take_turn(uint64_t ns)
+{
+    turn.ns = ns;
+    loop_defer(&loop, &turn.work);
+    loop_iterate(&loop, 0);
+    loop_iterate(&loop, 0);
+}
+
+static uint64_t longest_ms(void)
+{
+    return loop_get_longest_ns(&loop, clock_now_ns(&load_clock.clock)) / NS_PER_MS;
+}
+
+/* The loop waits: that is no iteration. */
+static void wait_for_long(uint64_t ns)
+{
+    clock_fake_advance(&load_clock, ns);
+    loop.phase = clock_now_ns(&load_clock.clock) * 2 + 1;
+}
+
+static void the_longest_iteration_is_kept_for_a_minute_or_two(void **state)
+{
+    (void)state;
+    clock_fake_init(&load_clock, 1000 * NS_PER_S);
+    assert_null(loop_init(&loop, &load_clock.clock));
+    loop_work_init(&turn.work, work_for_its_time);
+    assert_int_equal(longest_ms(), 0);
+    take_turn(20 * NS_PER_MS);
+    take_turn(70 * NS_PER_MS);
+    take_turn(30 * NS_PER_MS);
+    assert_int_equal(longest_ms(), 70);
+    wait_for_long(61 * NS_PER_S);
+    take_turn(5 * NS_PER_MS);
+    assert_int_equal(longest_ms(), 70); /* of the minute before */
+    wait_for_long(61 * NS_PER_S);
+    take_turn(3 * NS_PER_MS);
+    assert_int_equal(longest_ms(), 5);
+    wait_for_long(121 * NS_PER_S);
+    assert_int_equal(longest_ms(), 0); /* nothing has happened for so long */
+    take_turn(9 * NS_PER_MS);
+    take_turn(8 * NS_PER_MS);
+    assert_int_equal(longest_ms(), 9);
+    loop_done(&loop);
+}
+
+/* An iteration that lasts counts before it ends. */
+static void the_present_iteration_counts(void **state)
+{
+    (void)state;
+    clock_fake_init(&load_clock, 1000 * NS_PER_S);
+    assert_null(loop_init(&loop, &load_clock.clock));
+    take_turn(20 * NS_PER_MS);
+    loop.phase = clock_now_ns(&load_clock.clock) * 2;
+    clock_fake_advance(&load_clock, 40 * NS_PER_MS);
+    assert_int_equal(longest_ms(), 40);
+    loop_done(&loop);
+}
+
 int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -652,6 +724,8 @@ int main(void)
         WITH_LOOP(a_signal_handler_may_stop_a_loop),
         WITH_LOOP(work_deferred_last_runs_after_all_other_work),
         cmocka_unit_test(other_threads_read_the_load_of_a_loop),
+        cmocka_unit_test(the_longest_iteration_is_kept_for_a_minute_or_two),
+        cmocka_unit_test(the_present_iteration_counts),
         cmocka_unit_test(lack_of_descriptors_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -641,6 +641,81 @@ static void a_session_without_memory_ends_at_once(void **state)
     service.env->protocol = &http1_protocol;
 }
 
+/* What the service has counted. */
+static uint64_t counted(enum net_count which)
+{
+    return atomic_load(&service.env->counts.of[which]);
+}
+
+static uint64_t answered(int status)
+{
+    return atomic_load(&service.env->counts.answers[status - 100]);
+}
+
+static void slow_clients_are_counted_by_what_they_hold_up(void **state)
+{
+    (void)state;
+    (void)endured("\r\n", " 408 ");
+    assert_int_equal(counted(NET_STALLED_HEAD), 1);
+    leave(&asker);
+    come(&asker);
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+    (void)endured("b", " 408 ");
+    assert_int_equal(counted(NET_STALLED_BODY), 1);
+    assert_int_equal(answered(408), 2);
+    leave(&asker);
+    come(&asker);
+    (void)taken_of_big(100);
+    assert_int_equal(counted(NET_STALLED_ANSWER), 1);
+    assert_int_equal(counted(NET_STALLED_HEAD) + counted(NET_STALLED_BODY), 2);
+    assert_int_equal(answered(200), 1);
+    assert_int_equal(counted(NET_CONNS_BEGUN), 3);
+    assert_int_equal(counted(NET_CONNS_ENDED), 3);
+    come(&asker); /* of the fixture */
+}
+
+/* Each is counted once: as answered, or as cancelled. */
+static void requests_are_counted_when_they_end(void **state)
+{
+    (void)state;
+    static const char three[] = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
+                                "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+                                "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123";
+    say(&asker, three);
+    pass_a_second();
+    assert_int_equal(answered(200), 1); /* the second, which waits behind the first */
+    assert_int_equal(counted(NET_CANCELLED), 0);
+    assert_int_equal(counted(NET_RECEIVED_BYTES), sizeof(three) - 1);
+    conn_close(LIST_ENTRY(worker.conns.next, struct conn, link));
+    assert_int_equal(counted(NET_CANCELLED), 2); /* one is executed, one is half there */
+    exchange_reply_text(held, 200, NULL, "", 0);
+    assert_int_equal(answered(200), 1);
+    assert_int_equal(counted(NET_SENT_BYTES), 0);
+    leave(&asker);
+    come(&asker);
+}
+
+static void an_evicted_client_is_counted_once(void **state)
+{
+    (void)state;
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+    iteration();
+    conn_evict(LIST_ENTRY(worker.conns.next, struct conn, link));
+    pass_a_second();
+    assert_int_equal(heard(&asker, " 503 "), 1);
+    assert_int_equal(counted(NET_REFUSED_MEMORY), 1);
+    assert_int_equal(answered(503), 1);
+    leave(&asker);
+    come(&asker);
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123"); /* a large answer */
+    iteration();
+    conn_evict(LIST_ENTRY(worker.conns.next, struct conn, link));
+    assert_int_equal(counted(NET_REFUSED_MEMORY), 2);
+    assert_int_equal(counted(NET_CANCELLED), 0); /* it was answered, and cut off */
+    leave(&asker);
+    come(&asker);
+}
+
 int main(void)
 {
 #define TLS(test)  cmocka_unit_test_setup_teardown(test, start_tls, stop_tls)
@@ -663,6 +738,9 @@ int main(void)
         SLOW(a_close_waits_for_a_client_that_still_sends),
         SLOW(a_client_that_has_left_is_closed_at_once),
         SLOW(a_session_without_memory_ends_at_once),
+        SLOW(slow_clients_are_counted_by_what_they_hold_up),
+        SLOW(requests_are_counted_when_they_end),
+        SLOW(an_evicted_client_is_counted_once),
         TLS(a_session_without_memory_ends_at_once),
         TLS(a_handshake_has_the_time_of_a_head),
         TLS(a_client_in_its_handshake_is_idle_after_a_second),
