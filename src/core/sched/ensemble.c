@@ -46,7 +46,190 @@ struct begin {
 static const struct begin begin_later = {.is_later = true}, begin_now = {0};
 
 static void advance_and_unlock(struct ensemble_request *er, struct begin when);
-static void begin_step_of(struct ensemble_step_run *s);
+
+/* ---- Making steps ---------------------------------------------------------------------------- */
+
+static void on_step_response(struct request *r, struct response *resp, uint32_t flags);
+static void on_step_release(struct request *r, uint32_t flags);
+
+static void free_step(struct request *r)
+{
+    pool_release(to_ensemble_step(r));
+}
+
+static const struct request_ops step_ops = {
+    .alloc_output = ensemble_alloc_output,
+    .free_output = ensemble_free_output,
+    .respond = on_step_response,
+    .release = on_step_release,
+    .destroy = free_step,
+};
+
+static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget);
+
+/* The execution is over that has made the step ready. */
+static void begin_posted(struct afterwards *a, struct inline_budget *budget)
+{
+    begin_step(CONTAINER_OF(a, struct ensemble_step_request, begin), budget);
+}
+
+/* The step ends before it has begun. */
+static void fail_step_locked(struct ensemble_request *er, struct ensemble_step_run *s,
+                             struct status *error)
+{
+    ensemble_run_respond(er->run, s, NULL, NULL, true, error);
+    ensemble_run_release(er->run, s);
+}
+
+/* The same of a step that had its place within the limits. Returns the step that has the place now,
+ * perhaps of another request, to be begun without the lock. */
+static struct ensemble_step_run *
+fail_placed_locked(struct ensemble_request *er, struct ensemble_step_run *s, struct status *error)
+{
+    struct ensemble_limits *limits = er->scheduler->limits;
+    uint32_t step = s->step;
+    fail_step_locked(er, s, error);
+    return limits ? ensemble_limits_give(limits, step) : NULL;
+}
+
+/* Makes the step's request, still empty, and notes it, so that a cancel of the ensemble's request
+ * finds it. */
+NODISCARD static struct status *make_step_locked(struct ensemble_request *er,
+                                                 struct ensemble_step_run *s,
+                                                 struct ensemble_step_request **ret_step)
+{
+    struct pool *pool = er->outer->pool;
+    struct model *m = model_of_step(er, s->step);
+    if (UNLIKELY(request_is_given_up(er->outer)))
+        return status_given_up(er->outer);
+    struct ensemble_step_request *made = pool_alloc(pool, sizeof(*made) + STEP_ARENA_BYTES, NULL);
+    if (!made)
+        return status_no_memory();
+    model_ref(m);
+    request_init(&made->request, &step_ops, m, made->first, STEP_ARENA_BYTES, pool);
+    made->step.request = &made->request;
+    made->begin.run = begin_posted;
+    made->parent = er;
+    made->run = s;
+    made->plan = &er->run->plan->steps[s->step];
+    made->request.maker.step_times = &er->times;
+    if (UNLIKELY(!steps_add_locked(&er->steps, &made->step))) {
+        request_unref(&made->request);
+        return status_cancelled();
+    }
+    *ret_step = made;
+    return NULL;
+}
+
+/* Makes the step that has its place within the limits, or has it fail; returns NULL then.
+ * @others  who has the place instead, or NULL */
+static struct ensemble_step_request *make_or_fail_locked(struct ensemble_request *er,
+                                                         struct ensemble_step_run *s,
+                                                         struct ensemble_step_run **others)
+{
+    struct ensemble_step_request *made = NULL;
+    struct status *st = make_step_locked(er, s, &made);
+    if (UNLIKELY(st != NULL))
+        *others = fail_placed_locked(er, s, st);
+    return made;
+}
+
+/* Takes the next step that is ready, unless it is skipped, waits for its place, or fails; NULL:
+ * none is left. After a failure none is ready, so @others is set once. */
+static struct ensemble_step_request *take_step_locked(struct ensemble_request *er,
+                                                      struct ensemble_step_run **others)
+{
+    struct ensemble_limits *limits = er->scheduler->limits;
+    struct ensemble_step_request *made = NULL;
+    struct ensemble_step_run *s;
+    while (!made && (s = ensemble_run_next_step(er->run))) {
+        bool skip = false;
+        struct status *st = ensemble_step_condition(er, s, &skip);
+        if (UNLIKELY(st != NULL))
+            fail_step_locked(er, s, st);
+        else if (skip)
+            ensemble_run_skip(er->run, s);
+        else if (LIKELY(!limits) || ensemble_limits_take(limits, &er->limited, s))
+            made = make_or_fail_locked(er, s, others);
+    }
+    return made;
+}
+
+/* ---- Beginning steps ------------------------------------------------------------------------- */
+
+/* A producer that the limits may make wait does not execute inline, where a loop would wait. */
+static struct inline_budget *budget_of(const struct ensemble_step_request *s,
+                                       struct inline_budget *budget)
+{
+    return s->parent->scheduler->limits && s->plan->makes != s->plan->kind ? NULL : budget;
+}
+
+/* On success the step may have ended already. */
+NODISCARD static struct status *submit_step(struct ensemble_step_request *s)
+{
+    struct request *r = &s->request;
+    struct model *m = r->model;
+    struct status *st;
+    r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
+    trace_step(r, s->parent->outer);
+    request_begin(r);
+    trace_begin(r);
+    if (UNLIKELY(atomic_load(&m->stopping)))
+        st = request_too_late(r);
+    else
+        st = scheduler_submit(m->scheduler, r);
+    if (UNLIKELY(st != NULL))
+        request_unbegin(r);
+    return st;
+}
+
+/* Begins steps that have waited for their places: the first one, and if it fails the next. */
+static void begin_waiting(struct ensemble_step_run *s)
+{
+    while (s) {
+        struct ensemble_request *er =
+            CONTAINER_OF(ensemble_limits_owner(s), struct ensemble_request, limited);
+        struct ensemble_step_run *others = NULL;
+        mutex_lock(&er->steps.mu);
+        struct ensemble_step_request *made = make_or_fail_locked(er, s, &others);
+        if (made) {
+            mutex_unlock(&er->steps.mu);
+            begin_step(made, NULL);
+        } else {
+            advance_and_unlock(er, begin_now);
+        }
+        s = others;
+    }
+}
+
+/* The step could not be begun. */
+static void abandon_step(struct ensemble_step_request *s, struct status *error)
+{
+    struct ensemble_request *er = s->parent;
+    mutex_lock(&er->steps.mu);
+    steps_remove_locked(&er->steps, &s->step);
+    struct ensemble_step_run *others = fail_placed_locked(er, s->run, error);
+    request_unref(&s->request);
+    advance_and_unlock(er, begin_now);
+    begin_waiting(others);
+}
+
+/* Afterwards the step may be gone. After an error of another one it is not begun. */
+static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget)
+{
+    struct status *st = NULL;
+    if (UNLIKELY(ensemble_run_has_failed(s->parent->run)))
+        st = status_cancelled();
+    s->request.maker.inline_budget = budget_of(s, budget);
+    if (!st)
+        st = ensemble_step_fill(s);
+    if (!st)
+        st = request_admit(&s->request);
+    if (!st)
+        st = submit_step(s);
+    if (UNLIKELY(st != NULL))
+        abandon_step(s, st);
+}
 
 /* ---- What a step tells ----------------------------------------------------------------------- */
 
@@ -66,10 +249,10 @@ static void keep_limit(struct ensemble_request *er, uint32_t step, bool is_final
 {
     struct ensemble_limits *limits = er->scheduler->limits;
     struct ensemble_step_run *s;
-    if (is_final && (s = ensemble_limits_give(limits, step)))
-        begin_step_of(s);
+    if (is_final)
+        begin_waiting(ensemble_limits_give(limits, step));
     while (!is_final && (s = ensemble_limits_wait(limits, &er->limited)))
-        begin_step_of(s);
+        begin_waiting(s);
 }
 
 static void on_step_response(struct request *r, struct response *resp, uint32_t flags)
@@ -109,182 +292,45 @@ static void on_step_release(struct request *r, uint32_t flags)
     advance_and_unlock(er, begin_later);
 }
 
-static void free_step(struct request *r)
-{
-    pool_release(to_ensemble_step(r));
-}
-
-static const struct request_ops step_ops = {
-    .alloc_output = ensemble_alloc_output,
-    .free_output = ensemble_free_output,
-    .respond = on_step_response,
-    .release = on_step_release,
-    .destroy = free_step,
-};
-
-/* ---- Beginning steps ------------------------------------------------------------------------- */
-
-/* A producer that the limits may make wait does not execute inline, where a loop would wait. */
-static struct inline_budget *budget_of(const struct ensemble_step_request *s,
-                                       struct inline_budget *budget)
-{
-    return s->parent->scheduler->limits && s->plan->makes != s->plan->kind ? NULL : budget;
-}
-
-NODISCARD static struct status *make_step(struct ensemble_request *er, struct ensemble_step_run *s,
-                                          struct inline_budget *budget,
-                                          struct ensemble_step_request **ret_step)
-{
-    struct pool *pool = er->outer->pool;
-    struct model *m = model_of_step(er, s->step);
-    struct ensemble_step_request *made = pool_alloc(pool, sizeof(*made) + STEP_ARENA_BYTES, NULL);
-    if (!made)
-        return status_no_memory();
-    model_ref(m);
-    request_init(&made->request, &step_ops, m, made->first, STEP_ARENA_BYTES, pool);
-    made->step.request = &made->request;
-    made->parent = er;
-    made->run = s;
-    made->plan = &er->run->plan->steps[s->step];
-    made->request.maker.step_times = &er->times;
-    made->request.maker.inline_budget = budget_of(made, budget);
-    struct status *st = ensemble_step_fill(made);
-    if (!st)
-        st = request_admit(&made->request);
-    if (st) {
-        request_unref(&made->request);
-        return st;
-    }
-    *ret_step = made;
-    return NULL;
-}
-
-/* Notes the step, so that a cancel of the ensemble's request finds it. */
-NODISCARD static struct status *add_step(struct ensemble_request *er,
-                                         struct ensemble_step_request *s)
-{
-    mutex_lock(&er->steps.mu);
-    bool added = !er->run->has_failed && steps_add_locked(&er->steps, &s->step);
-    mutex_unlock(&er->steps.mu);
-    return added ? NULL : status_cancelled(); /* after another error this one is dropped */
-}
-
-/* On success the step may have ended already. */
-NODISCARD static struct status *submit_step(struct ensemble_request *er,
-                                            struct ensemble_step_request *s)
-{
-    struct request *r = &s->request;
-    struct model *m = r->model;
-    struct status *st = add_step(er, s);
-    if (st)
-        return st;
-    r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
-    trace_step(r, er->outer);
-    request_begin(r);
-    trace_begin(r);
-    if (UNLIKELY(atomic_load(&m->stopping)))
-        st = request_too_late(r);
-    else
-        st = scheduler_submit(m->scheduler, r);
-    if (LIKELY(!st))
-        return NULL;
-    request_unbegin(r);
-    mutex_lock(&er->steps.mu);
-    steps_remove_locked(&er->steps, &s->step);
-    mutex_unlock(&er->steps.mu);
-    return st;
-}
-
-NODISCARD static struct status *begin_step(struct ensemble_request *er, struct ensemble_step_run *s,
-                                           struct inline_budget *budget)
-{
-    struct ensemble_step_request *made = NULL;
-    if (UNLIKELY(request_is_given_up(er->outer)))
-        return status_given_up(er->outer);
-    struct status *st = make_step(er, s, budget, &made);
-    if (st)
-        return st;
-    st = submit_step(er, made);
-    if (st)
-        request_unref(&made->request);
-    return st;
-}
-
-/* Begins the step, which has its place within the limits, or has it fail. */
-static void begin_or_fail(struct ensemble_request *er, struct ensemble_step_run *s,
-                          struct inline_budget *budget)
-{
-    uint32_t step = s->step;
-    struct ensemble_step_run *next = NULL;
-    struct status *st = begin_step(er, s, budget);
-    if (LIKELY(!st))
-        return; /* the step may be gone */
-    mutex_lock(&er->steps.mu);
-    ensemble_run_respond(er->run, s, NULL, NULL, true, st);
-    ensemble_run_release(er->run, s);
-    mutex_unlock(&er->steps.mu);
-    if (er->scheduler->limits)
-        next = ensemble_limits_give(er->scheduler->limits, step);
-    if (next)
-        begin_step_of(next);
-}
-
-/* Begins a step that has waited for its place, perhaps of another request. */
-static void begin_step_of(struct ensemble_step_run *s)
-{
-    struct ensemble_request *er =
-        CONTAINER_OF(ensemble_limits_owner(s), struct ensemble_request, limited);
-    mutex_lock(&er->steps.mu);
-    er->n_busy++;
-    mutex_unlock(&er->steps.mu);
-    begin_or_fail(er, s, NULL);
-    mutex_lock(&er->steps.mu);
-    er->n_busy--;
-    advance_and_unlock(er, begin_now);
-}
-
-/* Begins the step, skips it, has it wait, or has it fail. */
-static void start_step(struct ensemble_request *er, struct ensemble_step_run *s,
-                       struct inline_budget *budget)
-{
-    bool skip = false;
-    struct status *st = ensemble_step_condition(er, s, &skip);
-    if (LIKELY(!st && !skip)) {
-        if (LIKELY(!er->scheduler->limits) ||
-            ensemble_limits_take(er->scheduler->limits, &er->limited, s))
-            begin_or_fail(er, s, budget);
-        return;
-    }
-    mutex_lock(&er->steps.mu);
-    if (skip) {
-        ensemble_run_skip(er->run, s);
-    } else {
-        ensemble_run_respond(er->run, s, NULL, NULL, true, st);
-        ensemble_run_release(er->run, s);
-    }
-    mutex_unlock(&er->steps.mu);
-}
-
 /* ---- What the state machine wants ------------------------------------------------------------ */
 
 /* Taken out of the state machine under the lock, done without it. */
 struct todo {
-    struct list steps;
+    struct list steps;                /* made; ensemble_step_run.link */
+    struct ensemble_step_run *others; /* a step that has waited for the place of one that failed */
     struct ensemble_value *gone;
-    struct ensemble_answer answer;
     bool has_answer;
+    struct ensemble_answer answer;
+    struct response *response; /* for the answer's outputs; NULL: they have no memory yet */
 };
 
-/* Returns whether there is anything to do now. */
-static bool take_todo_locked(struct ensemble_request *er, bool with_steps, struct todo *ret)
+/* Takes the values that nobody reads any more. Those of the ensemble's inputs are the request's. */
+static struct ensemble_value *take_gone(struct ensemble_request *er)
 {
-    struct ensemble_step_run *s;
+    struct ensemble_value *next, *ret = NULL;
+    for (struct ensemble_value *v = ensemble_run_take_gone(er->run); v; v = next) {
+        next = v->next;
+        if (ensemble_value_is_input(v))
+            continue;
+        v->next = ret;
+        ret = v;
+    }
+    return ret;
+}
+
+static void take_todo_locked(struct ensemble_request *er, struct todo *ret)
+{
+    struct ensemble_step_request *s;
     list_init(&ret->steps);
-    while (with_steps && (s = ensemble_run_next_step(er->run)))
-        list_push(&ret->steps, &s->link);
+    ret->others = NULL;
+    while ((s = take_step_locked(er, &ret->others))) {
+        s->run->data = s;
+        list_push(&ret->steps, &s->run->link);
+    }
     ret->has_answer = ensemble_run_next_answer(er->run, &ret->answer);
-    ret->gone = ensemble_run_take_gone(er->run);
-    return ret->gone || ret->has_answer || !list_empty(&ret->steps);
+    ret->response =
+        ret->has_answer && ret->answer.wave ? ensemble_take_response_of(ret->answer.wave) : NULL;
+    ret->gone = take_gone(er);
 }
 
 static void free_values(struct ensemble_value *v)
@@ -296,20 +342,18 @@ static void free_values(struct ensemble_value *v)
     }
 }
 
-static void do_and_lock(struct ensemble_request *er, struct todo *t, struct inline_budget *budget)
+/* Each of the steps keeps the ensemble's request until it is begun. */
+static void begin_steps(struct todo *t, struct begin when)
 {
     struct list *link;
-    struct status *st = NULL;
-    free_values(t->gone);
-    if (t->has_answer)
-        st = ensemble_send(er, &t->answer);
-    while ((link = list_pop(&t->steps)))
-        start_step(er, LIST_ENTRY(link, struct ensemble_step_run, link), budget);
-    mutex_lock(&er->steps.mu);
-    if (t->has_answer)
-        ensemble_run_answered(er->run);
-    if (st)
-        ensemble_run_fail(er->run, st);
+    while ((link = list_pop(&t->steps))) {
+        struct ensemble_step_request *s = LIST_ENTRY(link, struct ensemble_step_run, link)->data;
+        if (when.is_later)
+            afterwards_post(&s->begin);
+        else
+            begin_step(s, when.budget);
+    }
+    begin_waiting(t->others);
 }
 
 /* The last of this request: afterwards nothing of it is left. */
@@ -324,42 +368,72 @@ static void end_request(struct ensemble_request *er)
     BUG_ON(st != NULL);
 }
 
-/* Has the ready steps begun later, unless another thread is to do that. */
-static bool must_post_locked(struct ensemble_request *er)
+/* Is it the final answer, with no step and no other thread left that needs the lock? */
+static bool is_last_locked(const struct ensemble_request *er, const struct todo *t)
 {
-    if (er->is_posted || !ensemble_run_has_ready(er->run))
-        return false;
-    er->is_posted = true;
-    er->n_busy++; /* until begin_ready() */
-    return true;
+    return t->has_answer && t->answer.is_final && er->n_busy == 0 && er->run->n_held == 0;
+}
+
+static void send_and_end(struct ensemble_request *er, struct todo *t)
+{
+    free_values(t->gone);
+    struct status *st = ensemble_send(er, &t->answer, t->response);
+    BUG_ON(st != NULL); /* an error is the final answer */
+    ensemble_run_answered(er->run);
+    free_values(take_gone(er));
+    end_request(er);
+    begin_waiting(t->others);
+}
+
+static bool is_over_locked(const struct ensemble_request *er)
+{
+    return er->n_busy == 0 && ensemble_run_is_over(er->run);
+}
+
+/* Does this thread have to come back to the request after what there is to do? */
+static bool must_return_locked(const struct ensemble_request *er, const struct todo *t)
+{
+    return t->has_answer || (t->gone && list_empty(&t->steps) && !is_over_locked(er));
+}
+
+/* Does what there is to do. Returns with the lock. */
+static void do_and_lock(struct ensemble_request *er, struct todo *t, struct begin when)
+{
+    struct status *st = NULL;
+    er->n_busy++;
+    mutex_unlock(&er->steps.mu);
+    free_values(t->gone);
+    if (t->has_answer)
+        st = ensemble_send(er, &t->answer, t->response);
+    begin_steps(t, when);
+    mutex_lock(&er->steps.mu);
+    er->n_busy--;
+    if (t->has_answer)
+        ensemble_run_answered(er->run);
+    if (st)
+        ensemble_run_fail(er->run, st);
 }
 
 /* Does what there is to do. Unlocks steps.mu; afterwards the request may be gone. */
 static void advance_and_unlock(struct ensemble_request *er, struct begin when)
 {
     struct todo t;
-    er->n_busy++;
-    while (take_todo_locked(er, !when.is_later, &t)) {
-        mutex_unlock(&er->steps.mu);
-        do_and_lock(er, &t, when.budget);
+    take_todo_locked(er, &t);
+    while (must_return_locked(er, &t)) {
+        if (is_last_locked(er, &t)) {
+            mutex_unlock(&er->steps.mu);
+            send_and_end(er, &t);
+            return;
+        }
+        do_and_lock(er, &t, when);
+        take_todo_locked(er, &t);
     }
-    bool must_post = when.is_later && must_post_locked(er);
-    bool is_over = --er->n_busy == 0 && ensemble_run_is_over(er->run);
+    bool is_over = is_over_locked(er);
     mutex_unlock(&er->steps.mu);
-    if (must_post)
-        afterwards_post(&er->ready);
+    free_values(t.gone);
+    begin_steps(&t, when);
     if (is_over)
         end_request(er);
-}
-
-/* The execution is over that has made steps ready. */
-static void begin_ready(struct afterwards *a, struct inline_budget *budget)
-{
-    struct ensemble_request *er = CONTAINER_OF(a, struct ensemble_request, ready);
-    mutex_lock(&er->steps.mu);
-    er->is_posted = false;
-    er->n_busy--;
-    advance_and_unlock(er, (struct begin){.budget = budget});
 }
 
 /* ---- Requests of the ensemble ---------------------------------------------------------------- */
@@ -434,8 +508,7 @@ static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
     er->inputs = (struct ensemble_tensor_value *)(void *)(block + l.inputs);
     er->n_busy = 0;
     er->limited = (struct ensemble_limited){.request = r};
-    er->has_failed = er->is_posted = false;
-    er->ready.run = begin_ready;
+    er->has_failed = false;
     memset(&er->times, 0, sizeof(er->times));
     list_init(&er->responses);
     er->run = (struct ensemble_run *)(void *)(block + l.run);

@@ -298,15 +298,19 @@ finish_response(struct ensemble_request *er, const struct ensemble_wave *w, stru
     return NULL;
 }
 
-NODISCARD static struct status *send_wave_response(struct ensemble_request *er,
-                                                   const struct ensemble_answer *a)
+struct response *ensemble_take_response_of(struct ensemble_wave *w)
 {
-    struct status *st = NULL;
-    mutex_lock(&er->steps.mu);
-    struct response *resp = TAKE(a->wave->data);
+    struct response *resp = TAKE(w->data);
     if (resp)
         list_remove(&resp->link);
-    mutex_unlock(&er->steps.mu);
+    return resp;
+}
+
+NODISCARD static struct status *send_wave_response(struct ensemble_request *er,
+                                                   const struct ensemble_answer *a,
+                                                   struct response *resp)
+{
+    struct status *st = NULL;
     if (!resp)
         st = response_new(er->outer, &resp);
     if (st)
@@ -329,11 +333,12 @@ NODISCARD static struct status *deadlock(const struct ensemble_request *er)
                       request_log_name(er->outer));
 }
 
-struct status *ensemble_send(struct ensemble_request *er, const struct ensemble_answer *a)
+struct status *ensemble_send(struct ensemble_request *er, const struct ensemble_answer *a,
+                             struct response *resp)
 {
     struct status *st = a->is_deadlock ? deadlock(er) : a->error;
     if (a->wave)
-        st = send_wave_response(er, a);
+        st = send_wave_response(er, a, resp);
     else if (!st)
         status_free(request_send_flags(er->outer, RESPONSE_FINAL));
     if (!st || !a->is_final)

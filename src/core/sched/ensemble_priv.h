@@ -58,13 +58,11 @@ struct ensemble_request {
     struct request *outer;                /* the request of the ensemble */
     struct ensemble_tensor_value *inputs; /* those of the ensemble that the request has */
     /* Under steps.mu. */
-    unsigned int n_busy;   /* threads that are in ensemble.c for this request */
+    unsigned int n_busy;   /* threads that come back to this request, though no step has it */
     struct list responses; /* to the ensemble's client, not sent yet */
     bool has_failed;       /* its final answer was an error; set by the thread that sent that */
-    bool is_posted;        /* `ready` is; counts as one of n_busy */
     struct ensemble_run *run;
 
-    struct afterwards ready; /* of the thread that has posted it: it begins the ready steps */
     struct ensemble_limited limited;
     struct step_times times; /* any thread */
 };
@@ -73,6 +71,7 @@ struct ensemble_request {
 struct ensemble_step_request {
     struct request request; /* first */
     struct step step;
+    struct afterwards begin; /* of the thread that has made it ready */
     struct ensemble_request *parent;
     struct ensemble_step_run *run; /* until the step has ended and is released */
     const struct ensemble_step *plan;
@@ -104,6 +103,9 @@ NODISCARD struct status *ensemble_take_response(struct ensemble_step_request *s,
                                                 struct ensemble_values **ret_response,
                                                 struct ensemble_value *const **ret_values);
 void ensemble_values_done(struct ensemble_values *values);
+
+/* ensemble_value_is_input - is it an input of the ensemble's request? */
+bool ensemble_value_is_input(const struct ensemble_value *v);
 
 /* ensemble_value_free - nobody reads the value any more. Thread: any, without locks. */
 void ensemble_value_free(struct ensemble_value *v);
@@ -153,13 +155,18 @@ void ensemble_free_output(struct request *r, struct output *out);
  */
 struct output *ensemble_keep_output(struct output *out);
 
+/* ensemble_take_response_of - the ensemble's response with the memory of that wave's outputs; the
+ * caller has it. NULL: there is none. Thread: any, under steps.mu. */
+struct response *ensemble_take_response_of(struct ensemble_wave *w);
+
 /*
  * ensemble_send - sends the answer. Thread: any, without locks; one answer at a time.
  *
+ * @resp    that of ensemble_take_response_of(); taken
  * Returns an error that fails the request, which has no final answer then.
  */
-NODISCARD struct status *ensemble_send(struct ensemble_request *er,
-                                       const struct ensemble_answer *a);
+NODISCARD struct status *ensemble_send(struct ensemble_request *er, const struct ensemble_answer *a,
+                                       struct response *resp);
 
 /* ensemble_drop_responses - frees those that have not been sent. */
 void ensemble_drop_responses(struct ensemble_request *er);

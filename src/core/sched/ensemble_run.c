@@ -256,11 +256,11 @@ static void drop_rest(struct ensemble_run *run)
 
 void ensemble_run_fail(struct ensemble_run *run, struct status *error)
 {
-    if (run->has_failed || run->has_final) {
+    if (ensemble_run_has_failed(run) || run->has_final) {
         status_free(error);
         return;
     }
-    run->has_failed = true;
+    atomic_store_explicit(&run->has_failed, true, memory_order_relaxed);
     run->error = error;
     drop_rest(run);
 }
@@ -322,7 +322,7 @@ static struct ensemble_wave *wave_of_outputs(struct ensemble_run *run, struct en
 {
     const struct ensemble_step *step = &run->plan->steps[s->step];
     struct ensemble_wave *w = s->wave;
-    if (run->has_failed || run->has_final)
+    if (ensemble_run_has_failed(run) || run->has_final)
         return NULL;
     if (step->makes != w->kind) {
         w = make_wave(run, step->makes, data);
@@ -415,15 +415,16 @@ static void take_wave_answer(struct ensemble_run *run, struct ensemble_wave *w,
     run->answering = w;
     run->has_responded = true;
     ret_answer->wave = run->answering;
-    ret_answer->is_final = run->n_running == 0 && list_empty(&run->complete) && !run->has_failed;
+    ret_answer->is_final =
+        run->n_running == 0 && list_empty(&run->complete) && !ensemble_run_has_failed(run);
 }
 
 static void take_end(struct ensemble_run *run, struct ensemble_answer *ret_answer)
 {
     ret_answer->is_final = true;
     ret_answer->error = TAKE(run->error);
-    ret_answer->is_deadlock =
-        !run->has_failed && !run->has_responded && !ensemble_plan_is_decoupled(run->plan);
+    ret_answer->is_deadlock = !ensemble_run_has_failed(run) && !run->has_responded &&
+                              !ensemble_plan_is_decoupled(run->plan);
 }
 
 bool ensemble_run_next_answer(struct ensemble_run *run, struct ensemble_answer *ret_answer)

@@ -17,6 +17,7 @@
 #ifndef CONCH_CORE_SCHED_ENSEMBLE_RUN_H
 #define CONCH_CORE_SCHED_ENSEMBLE_RUN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,7 +89,7 @@ struct ensemble_run {
     struct status *error;            /* the first one */
     bool is_answering;               /* a thread sends an answer */
     bool has_responded;              /* … a response has been sent */
-    bool has_failed;                 /* nothing begins any more */
+    atomic_bool has_failed;          /* nothing begins any more */
     bool has_final;                  /* the final answer is taken */
     struct ensemble_wave *first;
 };
@@ -128,12 +129,6 @@ void ensemble_run_begin(struct ensemble_run *run, const uint64_t *outputs,
  * and its release, or skips it. NULL: none is ready.
  */
 struct ensemble_step_run *ensemble_run_next_step(struct ensemble_run *run);
-
-/* ensemble_run_has_ready - would it return one? */
-static inline bool ensemble_run_has_ready(const struct ensemble_run *run)
-{
-    return !list_empty(&run->ready);
-}
 
 /* ensemble_run_input - the value of a tensor that the step reads; NULL: it is absent. */
 static inline struct ensemble_value *ensemble_run_input(const struct ensemble_run *run,
@@ -179,6 +174,12 @@ void ensemble_run_release(struct ensemble_run *run, struct ensemble_step_run *s)
  * @error  taken
  */
 void ensemble_run_fail(struct ensemble_run *run, struct status *error);
+
+/* ensemble_run_has_failed - does nothing begin any more? Thread: any, without the lock, too. */
+static inline bool ensemble_run_has_failed(const struct ensemble_run *run)
+{
+    return atomic_load_explicit(&run->has_failed, memory_order_relaxed);
+}
 
 /*
  * ensemble_run_next_answer - what is to be sent now. False: nothing is, or an answer is being sent,

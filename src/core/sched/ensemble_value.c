@@ -30,6 +30,11 @@ void ensemble_values_done(struct ensemble_values *values)
         response_free(values->response);
 }
 
+bool ensemble_value_is_input(const struct ensemble_value *v)
+{
+    return ((const struct ensemble_tensor_value *)(const void *)v)->input != NULL;
+}
+
 void ensemble_value_free(struct ensemble_value *v)
 {
     struct ensemble_tensor_value *value = to_value(v);
