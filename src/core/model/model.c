@@ -360,7 +360,7 @@ const char *model_platform(const struct model *m)
 /* Returns `own` if it has those characters. */
 static const char *match_own_name(const char *own, const char *name, size_t length)
 {
-    return strlen(own) == length && memcmp(own, name, length) == 0 ? own : NULL;
+    return strncmp(own, name, length) == 0 && own[length] == '\0' ? own : NULL;
 }
 
 static const struct tensor_spec *find_spec(const struct tensor_spec *specs, uint32_t n,

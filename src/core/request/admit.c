@@ -380,10 +380,67 @@ static struct status *check_correlation_id(const struct request *r)
                   dtype_name(given), m->name, dtype_name(m->corrid));
 }
 
+/* ---- The usual request ------------------------------------------------------------------------
+ */
+
+/* As check_names(), check_input_shape() and check_bytes(), of an input that has the model's own
+ * name (model_input_name()), one size of elements and no reshape. @batch  0: the model has none */
+static bool is_plain_input(struct input *in, const struct tensor_spec *spec, int64_t batch)
+{
+    uint32_t skip = batch != 0;
+    int64_t bytes = (int64_t)dtype_size(spec->dtype);
+    if (in->name != spec->name || in->dtype != spec->dtype || in->raw || spec->has_reshape ||
+        bytes == 0 || in->n_dims != spec->n_dims + skip || (skip && in->shape[0] != batch))
+        return false;
+    for (uint32_t i = 0; i < spec->n_dims; i++) {
+        int64_t dim = in->shape[skip + i];
+        if (dim < 0 || (spec->dims[i] != -1 && spec->dims[i] != dim) ||
+            __builtin_mul_overflow(bytes, dim, &bytes))
+            return false;
+    }
+    if ((skip && __builtin_mul_overflow(bytes, batch, &bytes)) || (uint64_t)bytes != in->size_bytes)
+        return false;
+    in->spec = spec;
+    in->n_backend_dims = in->n_dims;
+    in->backend_shape = in->shape;
+    return true;
+}
+
+/*
+ * Admits the usual request, which has the model's inputs and outputs in their order, in one pass.
+ * False says nothing: the checks above decide then.
+ */
+static bool admit_plain(struct request *r)
+{
+    const struct model *m = r->model;
+    int64_t batch = 0;
+    if (r->maker.n_inputs == 0 || r->maker.n_inputs != m->n_inputs ||
+        r->maker.n_outputs > m->n_outputs || m->corrid != DTYPE_INVALID)
+        return false;
+    if (m->batching) {
+        const struct input *first = r->maker.inputs[0];
+        if (first->n_dims == 0 || first->shape[0] <= 0 || first->shape[0] > m->max_batch_size)
+            return false;
+        batch = first->shape[0];
+    }
+    for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
+        if (r->maker.outputs[i] != m->outputs[i].name)
+            return false;
+    }
+    for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
+        if (!is_plain_input(r->maker.inputs[i], &m->inputs[i], batch))
+            return false;
+    }
+    r->admitted.batch_size = (uint32_t)batch;
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------------ */
 
 struct status *request_admit(struct request *r)
 {
+    if (LIKELY(admit_plain(r)))
+        return NULL;
     bool raw;
     struct status *st = check_raw(r, &raw);
     if (!st)

@@ -76,6 +76,23 @@ struct parameter *parameter_append(struct arena *a, struct parameter **items, ui
     return &grown[(*n)++];
 }
 
+/* @own  its name, which outlives the request; NULL: no memory */
+static struct status *input_new(struct request *r, const char *own, struct input **ret_input)
+{
+    struct input **inputs = arena_grow(&r->arena, r->maker.inputs, r->maker.n_inputs,
+                                       &r->maker.input_capacity, sizeof(*inputs));
+    if (!inputs)
+        return status_no_memory();
+    r->maker.inputs = inputs;
+    struct input *in = arena_alloc(&r->arena, sizeof(*in));
+    if (!in || !own)
+        return status_no_memory();
+    *in = (struct input){.name = own, .request = r, .buffers = &in->first, .buffer_capacity = 1};
+    inputs[r->maker.n_inputs++] = in;
+    *ret_input = in;
+    return NULL;
+}
+
 static struct status *input_append(struct request *r, const char *name, size_t name_length,
                                    struct input **ret_input)
 {
@@ -87,22 +104,10 @@ static struct status *input_append(struct request *r, const char *name, size_t n
                               request_log_name(r), (int)name_length, name);
     }
 
-    struct input **inputs = arena_grow(&r->arena, r->maker.inputs, r->maker.n_inputs,
-                                       &r->maker.input_capacity, sizeof(*inputs));
-    if (!inputs)
-        return status_no_memory();
-    r->maker.inputs = inputs;
-
-    struct input *in = arena_alloc(&r->arena, sizeof(*in));
     const char *own = model_input_name(r->model, r->maker.n_inputs, name, name_length);
     if (!own)
         own = arena_strndup(&r->arena, name, name_length);
-    if (!in || !own)
-        return status_no_memory();
-    *in = (struct input){.name = own, .request = r, .buffers = &in->first, .buffer_capacity = 1};
-    inputs[r->maker.n_inputs++] = in;
-    *ret_input = in;
-    return NULL;
+    return input_new(r, own, ret_input);
 }
 
 /* Checks the shape of an input as the reference does: -1 is checked later, smaller values never. */
@@ -149,6 +154,22 @@ struct status *request_add_input(struct request *r, const char *name, size_t nam
         return status_no_memory();
     }
     *ret_input = in;
+    return NULL;
+}
+
+struct status *request_add_known_input(struct request *r, const struct tensor_spec *spec,
+                                       enum dtype dtype, const int64_t *shape, size_t n_dims,
+                                       struct input **ret_input)
+{
+    struct status *st = check_given_shape(spec->name, strlen(spec->name), shape, n_dims);
+    if (st)
+        return st;
+    st = input_new(r, spec->name, ret_input);
+    if (st)
+        return st;
+    (*ret_input)->dtype = dtype;
+    (*ret_input)->n_dims = (uint32_t)n_dims;
+    (*ret_input)->shape = shape;
     return NULL;
 }
 

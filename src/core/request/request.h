@@ -73,7 +73,7 @@ struct input {
     struct request *request; /* that this input belongs to */
     bool raw;                /* shape and type are to be deduced from the model's configuration */
     uint32_t n_dims;
-    int64_t *shape; /* as the client gave it, batch dimension included */
+    const int64_t *shape; /* as the client gave it, batch dimension included */
     uint32_t n_buffers;
     uint32_t buffer_capacity;
     struct tensor_buffer *buffers; /* in the order of the bytes */
@@ -307,6 +307,15 @@ void request_unref(struct request *r);
 NODISCARD struct status *request_add_input(struct request *r, const char *name, size_t name_length,
                                            enum dtype dtype, const int64_t *shape, size_t n_dims,
                                            struct input **ret_input);
+/*
+ * request_add_known_input - adds an input that is not there yet, by the model's description of it.
+ * The shape is borrowed until ops->release().
+ *
+ * Errors: as those of request_add_input()
+ */
+NODISCARD struct status *request_add_known_input(struct request *r, const struct tensor_spec *spec,
+                                                 enum dtype dtype, const int64_t *shape,
+                                                 size_t n_dims, struct input **ret_input);
 /* request_add_raw_input - adds an input whose type and shape follow from model and byte size. */
 NODISCARD struct status *request_add_raw_input(struct request *r, const char *name,
                                                size_t name_length, struct input **ret_input);

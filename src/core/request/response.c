@@ -88,9 +88,10 @@ void response_discard(struct response *resp)
 static const char *own_name(const struct response *resp, const char *name)
 {
     const struct model *m = resp->request->model;
-    if (resp->n_outputs >= m->n_outputs || strcmp(m->outputs[resp->n_outputs].name, name) != 0)
+    if (resp->n_outputs >= m->n_outputs)
         return NULL;
-    return m->outputs[resp->n_outputs].name;
+    const char *own = m->outputs[resp->n_outputs].name;
+    return own == name || strcmp(own, name) == 0 ? own : NULL;
 }
 
 struct status *response_add_output(struct response *resp, const char *name, enum dtype dtype,

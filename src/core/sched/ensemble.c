@@ -111,7 +111,8 @@ NODISCARD static struct status *make_step_locked(struct ensemble_request *er,
     made->begin.run = begin_posted;
     made->parent = er;
     made->run = s;
-    made->plan = &er->run->plan->steps[s->step];
+    made->plan = &er->scheduler->plan->steps[s->step];
+    made->tensors = &er->scheduler->tensors[s->step];
     made->request.maker.step_times = &er->times;
     if (UNLIKELY(!steps_add_locked(&er->steps, &made->step))) {
         request_unref(&made->request);
@@ -580,7 +581,10 @@ struct status *ensemble_scheduler_new(struct model *m, struct scheduler **ret_sc
     struct status *st = make_plan(m, &plan);
     if (st)
         return st;
-    st = model_config_set_decoupled(m->config, ensemble_plan_is_decoupled(plan));
+    const struct ensemble_step_tensors *tensors;
+    st = ensemble_tensors_new(plan, m->members, &tensors);
+    if (!st)
+        st = model_config_set_decoupled(m->config, ensemble_plan_is_decoupled(plan));
     if (st) {
         ensemble_plan_free(plan);
         return st;
@@ -589,6 +593,7 @@ struct status *ensemble_scheduler_new(struct model *m, struct scheduler **ret_sc
     es->base.ops = &ops;
     es->model = m;
     es->plan = plan;
+    es->tensors = tensors;
     if (plan->max_inflight_requests) {
         es->limits = ensemble_limits_new(plan->n_steps, plan->max_inflight_requests);
         log_info("Ensemble model '%s' configured with max_inflight_requests: %u", m->name,

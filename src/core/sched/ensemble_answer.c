@@ -25,14 +25,12 @@ static const struct ensemble_tensor *wanted_tensor(const struct ensemble_step_re
                                                    const char *name)
 {
     const struct ensemble_run *run = s->parent->run;
-    for (uint32_t i = 0; i < s->plan->n_outputs; i++) {
-        if (strcmp(s->plan->outputs[i].name, name) != 0)
-            continue;
-        const struct ensemble_tensor *t = &run->plan->tensors[s->plan->outputs[i].tensor];
-        bool wanted = t->output != ENSEMBLE_NONE && ensemble_set_has(run->requested, t->output);
-        return wanted ? t : NULL;
-    }
-    return NULL;
+    uint32_t i = ensemble_find_output(s, name);
+    if (i == ENSEMBLE_NONE)
+        return NULL;
+    const struct ensemble_tensor *t = &run->plan->tensors[s->plan->outputs[i].tensor];
+    bool wanted = t->output != ENSEMBLE_NONE && ensemble_set_has(run->requested, t->output);
+    return wanted ? t : NULL;
 }
 
 static bool makes_waves(const struct ensemble_step_request *s)

@@ -43,12 +43,20 @@ struct ensemble_tensor_value {
     struct ensemble_sequence sequence;
 };
 
+/* What a step's model has, in the order of the step's maps. A name that it does not have is the
+ * error of the step's request. */
+struct ensemble_step_tensors {
+    const struct tensor_spec *const *inputs; /* NULL: it has no such input */
+    const char **output_names;               /* the model's own; NULL: an output is missing */
+};
+
 struct ensemble_scheduler {
     struct scheduler base; /* first */
     /* Constant. */
     struct model *model;
     struct ensemble_plan *plan;
-    struct ensemble_limits *limits; /* NULL: none */
+    const struct ensemble_step_tensors *tensors; /* by step; in the plan's memory */
+    struct ensemble_limits *limits;              /* NULL: none */
 };
 
 struct ensemble_request {
@@ -75,6 +83,7 @@ struct ensemble_step_request {
     struct ensemble_request *parent;
     struct ensemble_step_run *run; /* until the step has ended and is released */
     const struct ensemble_step *plan;
+    const struct ensemble_step_tensors *tensors;
     char first[];
 };
 
@@ -82,6 +91,23 @@ static inline struct ensemble_step_request *to_ensemble_step(struct request *r)
 {
     return (struct ensemble_step_request *)(void *)r;
 }
+
+/* ---- ensemble_tensors.c: the tensors of the steps' models ------------------------------------ */
+
+/*
+ * ensemble_tensors_new - finds the tensors of each step. The result lies in the plan's memory.
+ *
+ * @models  by step; they outlive the plan
+ * Errors:  STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *ensemble_tensors_new(struct ensemble_plan *p, struct model *const *models,
+                                              const struct ensemble_step_tensors **ret_tensors);
+
+/*
+ * ensemble_find_output - the place of an output in the step's output map; ENSEMBLE_NONE: it has
+ * none. Thread: any.
+ */
+uint32_t ensemble_find_output(const struct ensemble_step_request *s, const char *name);
 
 /* ---- ensemble_value.c: from outputs to inputs ------------------------------------------------ */
 

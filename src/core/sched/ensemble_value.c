@@ -100,15 +100,6 @@ NODISCARD static struct status *read_sequence(const struct request *r, const str
     return st;
 }
 
-static uint32_t find_mapping(const struct ensemble_step *step, const char *name)
-{
-    for (uint32_t i = 0; i < step->n_outputs; i++) {
-        if (strcmp(step->outputs[i].name, name) == 0)
-            return i;
-    }
-    return ENSEMBLE_NONE;
-}
-
 struct status *ensemble_take_response(struct ensemble_step_request *s, struct response *resp,
                                       struct ensemble_values **ret_response,
                                       struct ensemble_value *const **ret_values)
@@ -118,17 +109,20 @@ struct status *ensemble_take_response(struct ensemble_step_request *s, struct re
     if (st)
         return st;
     uint32_t n = s->plan->n_outputs;
-    struct ensemble_value **by_map = arena_alloc(&resp->arena, n * sizeof(struct ensemble_value *));
-    struct ensemble_values *values = arena_alloc(&resp->arena, sizeof(*values));
-    struct ensemble_tensor_value *all = arena_alloc(&resp->arena, n * sizeof(*all));
-    if (!by_map || !values || !all)
+    struct ensemble_values *values =
+        arena_alloc(&resp->arena, sizeof(*values) + n * (sizeof(struct ensemble_tensor_value) +
+                                                         sizeof(struct ensemble_value *)));
+    if (!values)
         return status_no_memory();
-    memset(by_map, 0, n * sizeof(struct ensemble_value *));
+    struct ensemble_tensor_value *all = (struct ensemble_tensor_value *)(void *)(values + 1);
+    struct ensemble_value **by_map = (struct ensemble_value **)(void *)(all + n);
+    for (uint32_t i = 0; i < n; i++)
+        by_map[i] = NULL;
     values->response = resp;
     atomic_init(&values->n_left, 1);
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         struct output *out = resp->outputs[i];
-        uint32_t index = find_mapping(s->plan, out->name);
+        uint32_t index = ensemble_find_output(s, out->name);
         if (index == ENSEMBLE_NONE || by_map[index])
             continue; /* it is freed with the response */
         all[index] = (struct ensemble_tensor_value){.values = values,
@@ -202,27 +196,35 @@ static void set_buffers(struct input *in, const struct ensemble_tensor_value *v)
     in->size_bytes = out->size_bytes;
 }
 
+/* Puts a batch dimension of 1 in front. */
+NODISCARD static struct status *add_one(struct request *r, struct ensemble_shape *shape)
+{
+    int64_t *dims = arena_alloc(&r->arena, (shape->n_dims + (size_t)1) * sizeof(*dims));
+    if (!dims)
+        return status_no_memory();
+    dims[0] = 1;
+    if (shape->n_dims)
+        memcpy(dims + 1, shape->dims, shape->n_dims * sizeof(*dims));
+    shape->dims = dims;
+    shape->n_dims++;
+    return NULL;
+}
+
+/* @spec  NULL: the model has no such input, which the check of the request says */
 NODISCARD static struct status *add_step_input(struct request *r, const char *name,
+                                               const struct tensor_spec *spec,
                                                const struct ensemble_tensor_value *v)
 {
     static const int64_t no_dims[1];
-    const struct tensor_spec *spec = model_find_input(r->model, name);
+    enum dtype dtype = v->input ? v->input->dtype : v->output->dtype;
     struct ensemble_shape shape = ensemble_shape_of(v, spec ? spec->dims : no_dims,
                                                     spec ? spec->n_dims : 0, r->model->batching);
-    int64_t with_one[1 + 64];
-    if (shape.add_one) {
-        if (shape.n_dims >= ARRAY_SIZE(with_one))
-            return status_new(STATUS_INVALID_ARG, "input '%s' of model '%s' has %u dimensions",
-                              name, r->model->name, shape.n_dims);
-        with_one[0] = 1;
-        memcpy(with_one + 1, shape.dims, shape.n_dims * sizeof(*shape.dims));
-        shape.dims = with_one;
-        shape.n_dims++;
-    }
     struct input *in;
-    struct status *st =
-        request_add_input(r, name, strlen(name), v->input ? v->input->dtype : v->output->dtype,
-                          shape.dims, shape.n_dims, &in);
+    struct status *st = UNLIKELY(shape.add_one) ? add_one(r, &shape) : NULL;
+    if (!st && LIKELY(spec != NULL))
+        st = request_add_known_input(r, spec, dtype, shape.dims, shape.n_dims, &in);
+    else if (!st)
+        st = request_add_input(r, name, strlen(name), dtype, shape.dims, shape.n_dims, &in);
     if (!st)
         set_buffers(in, v);
     return st;
@@ -250,7 +252,7 @@ NODISCARD static struct status *add_inputs(struct ensemble_step_request *s)
         struct ensemble_tensor_value *v = to_value(head);
         if (!v)
             continue;
-        st = add_step_input(&s->request, s->plan->inputs[i].name, v);
+        st = add_step_input(&s->request, s->plan->inputs[i].name, s->tensors->inputs[i], v);
         if (st || !v->has_sequence || has_sequence)
             continue;
         has_sequence = true;
@@ -273,6 +275,11 @@ struct status *ensemble_step_fill(struct ensemble_step_request *s)
     r->maker.parameters = outer->maker.parameters;
     r->maker.n_parameters = r->maker.parameter_capacity = outer->maker.n_parameters;
     struct status *st = add_inputs(s);
+    if (LIKELY(s->tensors->output_names != NULL)) {
+        r->maker.outputs = s->tensors->output_names;
+        r->maker.n_outputs = r->maker.output_capacity = s->plan->n_outputs;
+        return st;
+    }
     for (uint32_t i = 0; i < s->plan->n_outputs && !st; i++)
         st = request_add_output(r, s->plan->outputs[i].name, strlen(s->plan->outputs[i].name));
     return st;
