@@ -206,12 +206,22 @@ static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
         w->ops->arm(w, start_ns);
 }
 
+/* Tells the maker, too, unless the request ends at this moment. */
+static void note_kept(struct instance *in, struct request *r, uint64_t start_ns)
+{
+    if (r->ops->on_kept && request_sender_join(r, in)) {
+        r->ops->on_kept(r);
+        request_sender_done(r);
+    }
+    if (in->watcher)
+        in->watcher->ops->on_kept(in, r, start_ns);
+}
+
 /* Notes the request if the backend still has it. */
 static void watch_if_kept(struct instance *in, struct request *r, uint64_t start_ns)
 {
-    if (UNLIKELY(atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in) &&
-        in->watcher)
-        in->watcher->ops->on_kept(in, r, start_ns);
+    if (UNLIKELY(atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in))
+        note_kept(in, r, start_ns);
 }
 
 /* Afterwards the runner may stop using the batch. */

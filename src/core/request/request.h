@@ -121,6 +121,10 @@ struct request_ops {
      * read its inputs any more. The maker may change it and start it again. Optional.
      */
     void (*release)(struct request *r, uint32_t flags);
+    /* The call of the backend that has executed the request has returned, and the backend still has
+     * the request. Called on the thread of the call; no release comes before it returns. Optional.
+     */
+    void (*on_kept)(struct request *r);
     /* The last reference to the request is gone: its memory may be reused. */
     void (*destroy)(struct request *r);
 };
@@ -136,6 +140,7 @@ struct request_ops {
 struct inline_budget {
     uint64_t left_ns; /* how much longer the thread may execute models; set anew for each
                          iteration */
+    uint64_t now_ns;  /* the end of what it has just executed, until it is used; 0: unknown */
     uint32_t n_waiting;
     struct model *waiting[8];  /* models that wait for pull_run_deferred(), each counted as if
                                   in flight */

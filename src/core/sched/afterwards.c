@@ -45,9 +45,9 @@ void afterwards_run_all(struct inline_budget *budget)
     is_running = was_running;
 }
 
-/* Does a runner call afterwards_run() soon? */
-static bool ends_soon(const struct instance *in)
+bool afterwards_is_soon(void)
 {
+    const struct instance *in = instance_executing();
     if (!in || in->runner == RUNNER_NONE)
         return false; /* no execution, or that of a warm-up */
     return in->runner == RUNNER_CALLER || in->ends_soon;
@@ -62,6 +62,6 @@ void afterwards_post(struct afterwards *a)
         a->next = a;
     }
     afterwards_last = a;
-    if (!ends_soon(instance_executing()))
+    if (!afterwards_is_soon())
         afterwards_run_all(NULL);
 }

@@ -25,6 +25,8 @@
 #ifndef CONCH_CORE_SCHED_AFTERWARDS_H
 #define CONCH_CORE_SCHED_AFTERWARDS_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 
 struct afterwards;
@@ -42,6 +44,10 @@ struct afterwards {
     afterwards_fn *run;
     struct afterwards *next; /* while it is posted */
 };
+
+/* afterwards_is_soon - does the execution in which this thread is end soon, so that what is posted
+ * now waits for that? Thread: any. */
+bool afterwards_is_soon(void);
 
 /* afterwards_post - has a->run() called, once. It is not posted already. Thread: any, without
  * locks. */

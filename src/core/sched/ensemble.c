@@ -6,9 +6,14 @@
  *
  * Threads: whoever ends a step, mostly inside the backend's call, takes the next events out of the
  * state machine. steps.mu guards the state machine; it is not held while a step is submitted, an
- * answer is sent or a tensor is freed. n_busy counts the threads between; the last one, once the
- * request is over, ends it. What the end of a step makes ready is posted, and begun after the
- * execution, on the same thread (afterwards.h).
+ * answer is sent or a tensor is freed. A step that has begun keeps the request, n_busy counts the
+ * threads that come back to it; the last of all, once the request is over, ends it. The requests of
+ * the steps that become ready are made under the lock. They are posted, and begun after the
+ * execution, on the same thread (afterwards.h), without the lock.
+ *
+ * Most steps answer and are released inside one short execution. Both are then reported together,
+ * by the release. A backend that keeps the request beyond its call (on_step_kept()) does not hold
+ * the answer back.
  */
 #include <string.h>
 
@@ -17,6 +22,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "core/backend/instance.h"
 #include "core/model/model.h"
 #include "core/model/model_statistics.h"
 #include "core/request/admit.h"
@@ -40,6 +46,7 @@ static struct model *model_of_step(const struct ensemble_request *er, uint32_t s
  * now, with the budget. */
 struct begin {
     bool is_later;
+    uint64_t now_ns;              /* 0: unknown */
     struct inline_budget *budget; /* NULL: none */
 };
 
@@ -51,6 +58,7 @@ static void advance_and_unlock(struct ensemble_request *er, struct begin when);
 
 static void on_step_response(struct request *r, struct response *resp, uint32_t flags);
 static void on_step_release(struct request *r, uint32_t flags);
+static void on_step_kept(struct request *r);
 
 static void free_step(struct request *r)
 {
@@ -62,15 +70,22 @@ static const struct request_ops step_ops = {
     .free_output = ensemble_free_output,
     .respond = on_step_response,
     .release = on_step_release,
+    .on_kept = on_step_kept,
     .destroy = free_step,
 };
 
-static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget);
+static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget,
+                       uint64_t now_ns);
 
-/* The execution is over that has made the step ready. */
+/* The execution is over that has made the step ready. Mostly it has just ended, and said when. */
 static void begin_posted(struct afterwards *a, struct inline_budget *budget)
 {
-    begin_step(CONTAINER_OF(a, struct ensemble_step_request, begin), budget);
+    uint64_t now_ns = 0;
+    if (budget) {
+        now_ns = budget->now_ns;
+        budget->now_ns = 0;
+    }
+    begin_step(CONTAINER_OF(a, struct ensemble_step_request, begin), budget, now_ns);
 }
 
 /* The step ends before it has begun. */
@@ -108,6 +123,7 @@ NODISCARD static struct status *make_step_locked(struct ensemble_request *er,
     model_ref(m);
     request_init(&made->request, &step_ops, m, made->first, STEP_ARENA_BYTES, pool);
     made->step.request = &made->request;
+    made->has_answer = false;
     made->begin.run = begin_posted;
     made->parent = er;
     made->run = s;
@@ -165,13 +181,13 @@ static struct inline_budget *budget_of(const struct ensemble_step_request *s,
     return s->parent->scheduler->limits && s->plan->makes != s->plan->kind ? NULL : budget;
 }
 
-/* On success the step may have ended already. */
-NODISCARD static struct status *submit_step(struct ensemble_step_request *s)
+/* On success the step may have ended already. @now_ns  0: the clock is read */
+NODISCARD static struct status *submit_step(struct ensemble_step_request *s, uint64_t now_ns)
 {
     struct request *r = &s->request;
     struct model *m = r->model;
     struct status *st;
-    r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
+    r->admitted.start_ns = r->admitted.queue_ns = now_ns ? now_ns : clock_now_ns(m->clock);
     trace_step(r, s->parent->outer);
     request_begin(r);
     trace_begin(r);
@@ -195,7 +211,7 @@ static void begin_waiting(struct ensemble_step_run *s)
         struct ensemble_step_request *made = make_or_fail_locked(er, s, &others);
         if (made) {
             mutex_unlock(&er->steps.mu);
-            begin_step(made, NULL);
+            begin_step(made, NULL, 0);
         } else {
             advance_and_unlock(er, begin_now);
         }
@@ -216,7 +232,8 @@ static void abandon_step(struct ensemble_step_request *s, struct status *error)
 }
 
 /* Afterwards the step may be gone. After an error of another one it is not begun. */
-static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget)
+static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget,
+                       uint64_t now_ns)
 {
     struct status *st = NULL;
     if (UNLIKELY(ensemble_run_has_failed(s->parent->run)))
@@ -227,7 +244,7 @@ static void begin_step(struct ensemble_step_request *s, struct inline_budget *bu
     if (!st)
         st = request_admit(&s->request);
     if (!st)
-        st = submit_step(s);
+        st = submit_step(s, now_ns);
     if (UNLIKELY(st != NULL))
         abandon_step(s, st);
 }
@@ -256,41 +273,89 @@ static void keep_limit(struct ensemble_request *er, uint32_t step, bool is_final
         begin_waiting(s);
 }
 
+static struct ensemble_step_answer take_answer(struct ensemble_step_request *s,
+                                               struct response *resp)
+{
+    struct ensemble_step_answer a = {.error = resp ? TAKE(resp->error) : NULL};
+    if (resp && !a.error) {
+        a.wave_data = leaving_response(resp);
+        a.error = ensemble_take_response(s, resp, &a.values, &a.by_map);
+    }
+    if (resp && a.error)
+        response_free(resp);
+    return a;
+}
+
+/* Is it the thread that executes the step, and does that end soon? Then either a release or
+ * on_step_kept() comes soon. */
+static bool ends_with_execution(const struct request *r)
+{
+    return afterwards_is_soon() && !atomic_load_explicit(&r->life.late, memory_order_relaxed) &&
+           atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == instance_executing();
+}
+
+static void report_answer_locked(struct ensemble_step_request *s,
+                                 const struct ensemble_step_answer *a, bool is_final)
+{
+    ensemble_run_respond(s->parent->run, s->run, a->by_map, a->wave_data, is_final, a->error);
+}
+
+static void values_done(struct ensemble_values *values)
+{
+    if (values)
+        ensemble_values_done(values);
+}
+
 static void on_step_response(struct request *r, struct response *resp, uint32_t flags)
 {
     struct ensemble_step_request *s = to_ensemble_step(r);
     struct ensemble_request *er = s->parent;
-    struct ensemble_values *values = NULL;
-    struct ensemble_value *const *by_map = NULL;
-    struct status *error = resp ? TAKE(resp->error) : NULL;
-    void *wave_data = NULL;
-    if (resp && !error) {
-        wave_data = leaving_response(resp);
-        error = ensemble_take_response(s, resp, &values, &by_map);
-    }
-    if (resp && error)
-        response_free(resp);
     bool is_final = flags & RESPONSE_FINAL;
+    struct ensemble_limits *limits = er->scheduler->limits;
+    struct ensemble_step_answer a = take_answer(s, resp);
+    if (is_final && LIKELY(!limits) && ends_with_execution(r)) {
+        s->answer = a;
+        s->has_answer = true;
+        return;
+    }
     uint32_t step = s->run->step;
     mutex_lock(&er->steps.mu);
-    ensemble_run_respond(er->run, s->run, by_map, wave_data, is_final, error);
+    report_answer_locked(s, &a, is_final);
     advance_and_unlock(er, is_final ? begin_later : begin_now);
-    if (values)
-        ensemble_values_done(values);
-    if (UNLIKELY(er->scheduler->limits != NULL))
+    values_done(a.values);
+    if (UNLIKELY(limits != NULL))
         keep_limit(er, step, is_final);
+}
+
+static void on_step_kept(struct request *r)
+{
+    struct ensemble_step_request *s = to_ensemble_step(r);
+    struct ensemble_request *er = s->parent;
+    if (!s->has_answer)
+        return;
+    s->has_answer = false;
+    mutex_lock(&er->steps.mu);
+    report_answer_locked(s, &s->answer, true);
+    advance_and_unlock(er, begin_later);
+    values_done(s->answer.values);
 }
 
 static void on_step_release(struct request *r, uint32_t flags)
 {
     struct ensemble_step_request *s = to_ensemble_step(r);
     struct ensemble_request *er = s->parent;
+    struct ensemble_values *values = NULL;
     (void)flags;
     mutex_lock(&er->steps.mu);
+    if (LIKELY(s->has_answer)) {
+        values = s->answer.values;
+        report_answer_locked(s, &s->answer, true);
+    }
     steps_remove_locked(&er->steps, &s->step);
     ensemble_run_release(er->run, s->run);
     request_unref(r); /* not the last one: the core has one until this returns */
     advance_and_unlock(er, begin_later);
+    values_done(values);
 }
 
 /* ---- What the state machine wants ------------------------------------------------------------ */
@@ -346,13 +411,15 @@ static void free_values(struct ensemble_value *v)
 /* Each of the steps keeps the ensemble's request until it is begun. */
 static void begin_steps(struct todo *t, struct begin when)
 {
+    uint64_t now_ns = when.now_ns;
     struct list *link;
     while ((link = list_pop(&t->steps))) {
         struct ensemble_step_request *s = LIST_ENTRY(link, struct ensemble_step_run, link)->data;
         if (when.is_later)
             afterwards_post(&s->begin);
         else
-            begin_step(s, when.budget);
+            begin_step(s, when.budget, now_ns);
+        now_ns = 0;
     }
     begin_waiting(t->others);
 }
@@ -521,7 +588,8 @@ static struct status *submit_to_ensemble(struct scheduler *s, struct request *r)
     struct ensemble_value *const *inputs = take_inputs(er, block + l.by_index);
     mutex_lock(&er->steps.mu);
     ensemble_run_begin(er->run, outputs, inputs);
-    advance_and_unlock(er, (struct begin){.budget = r->maker.inline_budget});
+    advance_and_unlock(
+        er, (struct begin){.budget = r->maker.inline_budget, .now_ns = r->admitted.queue_ns});
     return NULL;
 }
 

@@ -75,6 +75,14 @@ struct ensemble_request {
     struct step_times times; /* any thread */
 };
 
+/* What a step has answered, for the state machine. */
+struct ensemble_step_answer {
+    struct ensemble_values *values; /* NULL: it has no outputs */
+    struct ensemble_value *const *by_map;
+    void *wave_data;
+    struct status *error;
+};
+
 /* A step's request. */
 struct ensemble_step_request {
     struct request request; /* first */
@@ -84,6 +92,10 @@ struct ensemble_step_request {
     struct ensemble_step_run *run; /* until the step has ended and is released */
     const struct ensemble_step *plan;
     const struct ensemble_step_tensors *tensors;
+    /* The final answer that is to be reported together with the release. Of the thread that has
+     * executed the step, and then of the one that releases it. */
+    bool has_answer;
+    struct ensemble_step_answer answer;
     char first[];
 };
 

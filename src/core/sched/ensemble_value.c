@@ -197,7 +197,7 @@ static void set_buffers(struct input *in, const struct ensemble_tensor_value *v)
 }
 
 /* Puts a batch dimension of 1 in front. */
-NODISCARD static struct status *add_one(struct request *r, struct ensemble_shape *shape)
+NODISCARD static struct status *add_batch_of_one(struct request *r, struct ensemble_shape *shape)
 {
     int64_t *dims = arena_alloc(&r->arena, (shape->n_dims + (size_t)1) * sizeof(*dims));
     if (!dims)
@@ -220,7 +220,7 @@ NODISCARD static struct status *add_step_input(struct request *r, const char *na
     struct ensemble_shape shape = ensemble_shape_of(v, spec ? spec->dims : no_dims,
                                                     spec ? spec->n_dims : 0, r->model->batching);
     struct input *in;
-    struct status *st = UNLIKELY(shape.add_one) ? add_one(r, &shape) : NULL;
+    struct status *st = UNLIKELY(shape.add_one) ? add_batch_of_one(r, &shape) : NULL;
     if (!st && LIKELY(spec != NULL))
         st = request_add_known_input(r, spec, dtype, shape.dims, shape.n_dims, &in);
     else if (!st)

@@ -567,6 +567,7 @@ static void execute_inline(struct pull_scheduler *s, struct instance *in,
     uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
     inline_watch_end(&budget->watch);
     budget->left_ns -= MIN(took_ns, budget->left_ns);
+    budget->now_ns = took_ns ? start_ns + took_ns : 0;
     if (took_ns) {
         uint64_t starved_ns = UNLIKELY(took_ns >= EXECUTION_LONG_NS)
                                   ? inline_watch_starved_ns(&budget->watch, took_ns)

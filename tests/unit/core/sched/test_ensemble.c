@@ -917,6 +917,52 @@ static struct status *execute_here(struct instance *in, struct request **batch, 
     return execute_sum(in, batch, n);
 }
 
+static struct request *kept;
+
+static struct status *execute_and_keep(struct instance *in, struct request **batch, uint32_t n)
+{
+    (void)in;
+    assert_int_equal(n, 1);
+    status_free(answer_sum(batch[0], 1, RESPONSE_FINAL));
+    kept = batch[0];
+    return NULL;
+}
+
+/* An answer inside a short execution is reported with the release, yet does not wait for one that
+ * comes after the execution. */
+static void a_request_that_is_kept_does_not_keep_its_answer(void **unused)
+{
+    (void)unused;
+    for (int keeper = 0; keeper < 3; keeper++) {
+        struct fixture f;
+        struct asked a;
+        struct inline_budget budget = {.left_ns = 1000 * NS_PER_S, .is_embedders = true};
+        struct member members[] = {
+            {INLINE, execute_sum}, {INLINE, execute_sum}, {INLINE, execute_sum}};
+        members[keeper].execute = execute_and_keep;
+        set_up(&f,
+               ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"),
+                        CHAIN("X", "A") CHAIN("A", "B") CHAIN("B", "Y")),
+               members);
+        server_watch(&f.members[0].server, &budget);
+        make_request(&a, &f, &by_hand);
+        a.request.maker.inline_budget = &budget;
+        assert_null(add_numbers(&a, "X", numbers, (int64_t[]){4}, 1));
+        assert_null(server_infer(&f.members[0].server, &a.request));
+        pthread_mutex_lock(&a.mu);
+        while (a.n_final == 0)
+            pthread_cond_wait(&a.cv, &a.mu);
+        assert_int_equal(a.n_released, 0);
+        pthread_mutex_unlock(&a.mu);
+        expect_numbers(a.responses[0], 0, 13, 4);
+        must_release(kept);
+        wait_for_end(&a);
+        end_request(&a);
+        inline_watch_close(&budget.watch);
+        tear_down(&f);
+    }
+}
+
 /* The same model three times, each after the execution before, and as deep in the stack. */
 static void steps_that_execute_inline_follow_each_other(void **unused)
 {
@@ -1009,6 +1055,7 @@ int main(void)
         cmocka_unit_test(a_cancel_ends_the_producers_wait),
         cmocka_unit_test(a_producer_waits_for_300_seconds_only),
         cmocka_unit_test(steps_that_execute_inline_follow_each_other),
+        cmocka_unit_test(a_request_that_is_kept_does_not_keep_its_answer),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
