@@ -24,6 +24,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 import embed
+import regions
 import repository
 import server as servers
 import triton
@@ -234,11 +235,23 @@ def served(surroundings, tmp_path_factory):
     backends, environment = surroundings
     root = write_models(tmp_path_factory.mktemp("models"))
     with servers.Server(root, env=environment, ready=False, flags=[
-            f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=python,shm-region-prefix-name={MARK}"]) as running:
+            f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=python,shm-region-prefix-name={MARK}",
+            "--allow-client-shm=true"]) as running:
         servers.wait_for(lambda: "starts without some of its models" in running.log(), 120, "all is loaded")
         assert all(left_behind()), "it has memory and processes, and they are found"
         yield running
     assert left_behind() == ([], []), "processes or shared memory of the backend are left"
+
+
+def test_the_backends_memory_is_no_clients(served):
+    """A client that may register shared memory gets none of the objects that the server shares with the backend's processes,
+    whatever their prefix. The answer is that of an object that the server may not open."""
+    names = left_behind()[0]
+    assert names
+    for name in names:
+        code, text = regions.register(served, "stolen", f"/{name}", 64)
+        assert (code, json.loads(text)["error"]) == (500, f"Unable to open shared memory region: '/{name}': Permission denied")
+    assert regions.status(served) == (200, "[]")
 
 
 def index(running):

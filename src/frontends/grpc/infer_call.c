@@ -80,7 +80,7 @@ static void reply_to_infer(struct grpc_call *c)
         return;
     struct status *st = answer_read(&infer_part_of(c)->answer, &resp);
     if (!st)
-        st = tensor_regions_check(&infer_part_of(c)->regions);
+        st = tensor_regions_finish(&infer_part_of(c)->regions, resp);
     if (UNLIKELY(st != NULL))
         call_fail(c, st);
     else

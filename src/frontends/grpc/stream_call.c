@@ -418,13 +418,13 @@ static struct infer_identity make_identity(const struct streamed *r, const struc
 }
 
 /* The message of a response, or of the error in its place. */
-static struct status *encode_response(struct streamed *r, const struct response *resp,
+static struct status *encode_response(struct streamed *r, struct response *resp,
                                       enum infer_form form, struct sent *s,
                                       struct infer_pieces *ret_pieces)
 {
     struct infer_identity identity = make_identity(r, resp);
     struct status *st =
-        resp && resp->error ? status_ref(resp->error) : tensor_regions_check(&r->regions);
+        resp && resp->error ? status_ref(resp->error) : tensor_regions_finish(&r->regions, resp);
     if (!st)
         st = infer_encode(resp, &identity, form, &s->arena, ret_pieces);
     if (!st)

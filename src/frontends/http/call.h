@@ -55,7 +55,6 @@ enum header_length {
 struct requested_output {
     const char *name;
     struct output_form form;
-    bool in_region; /* in shared memory of the client */
 };
 
 enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */

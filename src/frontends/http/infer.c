@@ -69,7 +69,7 @@ static void reply_with_response(struct exchange *x)
     }
     struct status *st = answer_read(&call->answer, &resp);
     if (!st)
-        st = tensor_regions_check(&call->regions);
+        st = tensor_regions_finish(&call->regions, resp);
     if (UNLIKELY(st != NULL))
         reply_status(x, st, content_text);
     else

@@ -19,7 +19,7 @@ struct status *add_requested_output(struct parse *p, struct output_form form,
     call->requested_outputs = outputs;
     uint32_t index = p->r->maker.n_outputs - 1;
     const char *name = p->r->maker.outputs[index];
-    outputs[call->n_requested_outputs++] = (struct requested_output){name, form, region != NULL};
+    outputs[call->n_requested_outputs++] = (struct requested_output){name, form};
     if (form.n_classes > 0)
         return classification_add(&call->classes, p->r, index, form.n_classes);
     if (LIKELY(!region))

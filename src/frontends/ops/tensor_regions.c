@@ -108,6 +108,8 @@ struct status *tensor_regions_alloc(const struct tensor_regions *t, struct reque
                           "shared memory size specified with the request for output '%s' (%zu "
                           "bytes) should be at least %zu bytes to hold the results",
                           out->name, u->size_bytes, size_bytes);
+    if (out->dtype == DTYPE_BYTES && r->model->members)
+        return response_alloc_pooled(r, out, size_bytes);
     out->memory_type = MEMORY_CPU;
     out->memory_type_id = 0;
     out->base = u->base;
@@ -117,12 +119,28 @@ struct status *tensor_regions_alloc(const struct tensor_regions *t, struct reque
 
 void tensor_regions_free(struct request *r, struct output *out)
 {
-    if (!tensor_regions_holds(out))
+    const struct region_use *u = out->maker_data;
+    if (!u || out->base != u->base)
         response_free_pooled(r, out);
 }
 
-struct status *tensor_regions_check(const struct tensor_regions *t)
+static void copy_outputs(const struct tensor_regions *t, struct response *resp)
 {
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        struct output *out = resp->outputs[i];
+        struct region_use *u = tensor_regions_holds(out) ? NULL : find_output(t, out->name);
+        if (!u)
+            continue;
+        if (out->size_bytes > 0) /* no more than u->size_bytes: tensor_regions_alloc() */
+            memcpy(u->base, out->base, out->size_bytes);
+        out->maker_data = u;
+    }
+}
+
+struct status *tensor_regions_finish(const struct tensor_regions *t, struct response *resp)
+{
+    if (UNLIKELY(t->has_outputs) && resp && !resp->error)
+        copy_outputs(t, resp);
     for (const struct region_use *u = t->first; u; u = u->next) {
         struct status *st = region_check(u->region);
         if (UNLIKELY(st != NULL))

@@ -78,7 +78,9 @@ NODISCARD struct status *tensor_regions_add_output(struct tensor_regions *t, str
 
 /*
  * tensor_regions_alloc, tensor_regions_free - alloc_output and free_output of struct request_ops.
- * Outputs that were requested elsewhere come from the pool, as with response_alloc_pooled().
+ * Outputs that were requested elsewhere come from the pool, as with response_alloc_pooled(). So do
+ * strings of an ensemble: they may be the input of another step, too, which relies on lengths that
+ * the client could change.
  *
  * Thread: any.
  * Errors: STATUS_INTERNAL  the part is too small (reference/behaviours §9.6)
@@ -94,9 +96,14 @@ static inline bool tensor_regions_holds(const struct output *out)
 }
 
 /*
- * tensor_regions_check - Errors: STATUS_INTERNAL  a region was shrunk while it was in use.
+ * tensor_regions_finish - to be called before a response is sent: copies outputs that could not be
+ * written to their regions, and looks whether the regions are whole.
+ *
+ * @resp   NULL: a response without outputs
+ * Errors: STATUS_INTERNAL  a region was shrunk while it was in use
  */
-NODISCARD struct status *tensor_regions_check(const struct tensor_regions *t);
+NODISCARD struct status *tensor_regions_finish(const struct tensor_regions *t,
+                                               struct response *resp);
 
 /* tensor_regions_release - gives up the references. Neither backend nor response uses them. */
 void tensor_regions_release(struct tensor_regions *t);
