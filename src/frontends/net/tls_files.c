@@ -4,15 +4,8 @@
  * another one, and the old one ends with the last connection that has it. Its keys for session
  * tickets end with it, so that no client resumes a session which the new roots would not allow.
  *
- *      the files are as they were read ◄──────────────────────────────┐
- *           │ a look finds another size or time                       │ read; if unfit, logged
- *           ▼                                                         │
- *      they are changing ──the next look finds the same as this one───┘
- *
- * Waiting for the second look keeps a certificate from being read before its key is written.
- *
- * Threads: "tls-files" looks at the files and reads them; `read` and `seen` are its own. `ctx` is
- * read by loops, under mu.
+ * Threads: "tls-files" (base/file_watch.h) reads the files when they have changed. `ctx` is read by
+ * loops, under mu.
  */
 #include "frontends/net/tls_files.h"
 
@@ -23,13 +16,12 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/file.h"
+#include "base/file_watch.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/thread.h"
 
 enum {
     LEVEL = 892, /* a leaf in the table of core/README.md */
@@ -40,28 +32,15 @@ enum {
 /* RFC 9113 §9.2.2 forbids all others of TLS 1.2 for HTTP/2; those of TLS 1.3 are all allowed. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-/* What a look at the files finds. */
-struct look {
-    struct file_info of[N_FILES];
-};
-
 struct tls_files {
     /* Constant. */
     char *paths[N_FILES]; /* certificate, key, roots; roots may be NULL */
     char *alpn;
     bool alpn_is_optional;
-    uint64_t check_ns;
-    struct thread thread;
+    struct file_watch *watch;
 
     struct mutex mu;
-    struct cond stopped;
-    /* Under mu. */
-    bool stopping;
-    SSL_CTX *ctx;
-
-    /* The thread's, and tls_files_start()'s. */
-    struct look read; /* before the files were read, with or without success */
-    struct look seen; /* the last */
+    SSL_CTX *ctx; /* under mu */
 };
 
 enum { CERTIFICATE, KEY, ROOTS };
@@ -295,41 +274,9 @@ static struct status *read_files(struct tls_files *f, SSL_CTX **ret)
     return st;
 }
 
-/* ---- Watching -------------------------------------------------------------------------------- */
-
-static struct look look_at(const struct tls_files *f)
+static void read_again(void *arg)
 {
-    struct look look;
-    memset(&look, 0, sizeof(look));
-    for (int i = 0; i < N_FILES; i++) {
-        struct file_info info;
-        if (!f->paths[i])
-            continue;
-        struct status *st = file_stat(f->paths[i], &info);
-        if (st)
-            info.kind = FILE_MISSING;
-        status_free(st);
-        look.of[i].kind = info.kind;
-        if (info.kind == FILE_MISSING)
-            continue;
-        look.of[i].size_bytes = info.size_bytes;
-        look.of[i].modified_ns = info.modified_ns;
-    }
-    return look;
-}
-
-static bool same_look(const struct look *a, const struct look *b)
-{
-    for (int i = 0; i < N_FILES; i++) {
-        if (a->of[i].kind != b->of[i].kind || a->of[i].size_bytes != b->of[i].size_bytes ||
-            a->of[i].modified_ns != b->of[i].modified_ns)
-            return false;
-    }
-    return true;
-}
-
-static void read_again(struct tls_files *f)
-{
+    struct tls_files *f = arg;
     SSL_CTX *ctx;
     struct status *st = read_files(f, &ctx);
     if (st) {
@@ -346,40 +293,17 @@ static void read_again(struct tls_files *f)
              f->paths[ROOTS] ? ", with the root certificate" : "");
 }
 
-static void check_tls_files(struct tls_files *f)
-{
-    struct look now = look_at(f);
-    bool still = same_look(&now, &f->seen);
-    f->seen = now;
-    if (!still || same_look(&now, &f->read))
-        return;
-    f->read = now;
-    read_again(f);
-}
-
-static void watch_files(void *arg)
-{
-    struct tls_files *f = arg;
-    mutex_lock(&f->mu);
-    while (!f->stopping) {
-        if (cond_wait_until(&f->stopped, &f->mu, monotonic_ns() + f->check_ns))
-            continue;
-        mutex_unlock(&f->mu);
-        check_tls_files(f);
-        mutex_lock(&f->mu);
-    }
-    mutex_unlock(&f->mu);
-}
-
 /* ---- Start and stop -------------------------------------------------------------------------- */
 
-static void free_files(struct tls_files *f)
+void tls_files_stop(struct tls_files *f)
 {
+    if (!f)
+        return;
+    file_watch_free(f->watch);
     for (int i = 0; i < N_FILES; i++)
         mem_free(f->paths[i]);
     mem_free(f->alpn);
     SSL_CTX_free(f->ctx);
-    cond_done(&f->stopped);
     mutex_done(&f->mu);
     mem_free(f);
 }
@@ -392,30 +316,21 @@ struct status *tls_files_start(const struct tls_options *o, struct tls_files **r
     f->paths[ROOTS] = o->root ? mem_strdup(o->root) : NULL;
     f->alpn = mem_strdup(o->alpn);
     f->alpn_is_optional = o->alpn_is_optional;
-    f->check_ns = o->check_ns > 0 ? o->check_ns : NS_PER_S;
+    struct file_watch_options watch = {.thread_name = "tls-files",
+                                       .paths = {o->certificate, o->key, o->root},
+                                       .check_ns = o->check_ns,
+                                       .on_change = read_again,
+                                       .arg = f};
     mutex_init(&f->mu, LEVEL, "tls_files.mu");
-    cond_init(&f->stopped);
-    f->read = f->seen = look_at(f);
+    f->watch = file_watch_new(&watch);
     struct status *st = read_files(f, &f->ctx);
     if (!st)
-        st = thread_start(&f->thread, "tls-files", watch_files, f);
+        st = file_watch_start(f->watch);
     if (st)
-        free_files(f);
+        tls_files_stop(f);
     else
         *ret = f;
     return st;
-}
-
-void tls_files_stop(struct tls_files *f)
-{
-    if (!f)
-        return;
-    mutex_lock(&f->mu);
-    f->stopping = true;
-    cond_signal(&f->stopped);
-    mutex_unlock(&f->mu);
-    thread_join(&f->thread);
-    free_files(f);
 }
 
 SSL_CTX *tls_files_get(struct tls_files *f)
