@@ -222,6 +222,9 @@ struct conch_http_options {
     const char *server_cert; /* paths of PEM files; "" = none */
     const char *server_key;
     const char *root_cert;
+
+    const char *access_rules;           /* --access-rules: a path; "" = none */
+    const char *header_forward_pattern; /* --http-header-forward-pattern; "" = none */
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */
@@ -313,6 +316,8 @@ struct conch_grpc_options {
     unsigned int max_connections_per_address; /* 0 = no limit; IPv6: per network of 64 bits */
     uint64_t min_rate;    /* bytes per second of a message or an answer; 0 = no limit */
     uint64_t min_rate_ms; /* the time over which the rate is averaged */
+
+    const char *access_rules; /* --access-rules: a path; "" = none */
 };
 
 /* conch_grpc_options_init - the defaults: 0.0.0.0:8001, a loop for each CPU. */

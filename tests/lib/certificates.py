@@ -27,11 +27,12 @@ class Authority:
         openssl("req", "-x509", "-new", "-key", self.key, "-days", 2, "-subj", f"/CN={name}", "-out", self.certificate,
                 "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign")
 
-    def issue(self, name, is_authority=False):
-        """Makes NAME.key and NAME.pem, valid for localhost and 127.0.0.1. Returns both paths, the certificate's first."""
+    def issue(self, name, is_authority=False, names="DNS:localhost,IP:127.0.0.1"):
+        """Makes NAME.key and NAME.pem, with the common name NAME and these alternative names. Returns both paths, the
+        certificate's first."""
         key = make_key(self.folder / f"{name}.key", self.kind)
         certificate, request, settings = (self.folder / f"{name}.{end}" for end in ("pem", "csr", "settings"))
-        what = "basicConstraints=critical,CA:TRUE\n" if is_authority else "subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+        what = "basicConstraints=critical,CA:TRUE\n" if is_authority else f"subjectAltName={names}\n" if names else ""
         settings.write_text(what, encoding="ascii")
         openssl("req", "-new", "-key", key, "-subj", f"/CN={name}", "-out", request)
         openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-days", 2, "-out", certificate,

@@ -6,6 +6,7 @@ Skipped if the genuine server is not installed.
 """
 
 import base64
+import json
 import re
 import shutil
 import struct
@@ -571,4 +572,23 @@ def test_the_same_metadata_become_parameters(tmp_path, pattern):
             assert answer[1] == "OK", answer
             text = base64.b64decode(answer[0][0]["raw_output_contents"][0])[4:].decode()
             told.append(sorted(line for line in text.splitlines() if line.startswith("parameter")))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("pattern", ["^X-|two$", "(?i)^x-", "x-[^t]", "content|accept|host"])
+def test_headers_are_forwarded_over_http_the_same(tmp_path, pattern):
+    """The backend tells the parameters of its request: a parameter of the body, and headers, whose names stay as they are."""
+    repository.write_model(tmp_path, "teller", 'backend: "caller"\n' + repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "BYTES", [1]))
+    shutil.copy(BUILD / "tests/backends/caller/libtriton_caller.so", tmp_path / "teller")
+    flags = [f"--http-header-forward-pattern={pattern}"]
+    body = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}], "parameters": {"x-one": "body"}}).encode()
+    headers = {"X-One": "1", "my-Two": "a b", "x-Three": "3", "Accept": "*/*"}
+    told = []
+    for server in (Server(tmp_path, flags=flags, grpc=True), triton.Triton(tmp_path, flags=flags)):
+        with server:
+            answer = wire.ask(server, "POST", "/v2/models/teller/infer", body, headers)
+            assert answer.status == 200, answer.body
+            text = json.loads(answer.body)["outputs"][0]["data"][0]
+            lines = sorted(line for line in text.splitlines() if line.startswith("parameter"))
+            told.append([line.replace(server.url, "HOST") for line in lines])
     assert told[0] == told[1]

@@ -33,6 +33,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
         .settings = settings, .env = env, .loop = env->net.loop, .compress = compress_new()};
     ctx->share = env->net.loop_ctx;
     ctx->packing = ctx->share ? ctx->share->packing : NULL;
+    access_view_init(&ctx->access, settings->access);
     list_init(&ctx->watched);
     timer_init(&ctx->watch_timer, NULL);
 }
@@ -40,6 +41,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
 void grpc_ctx_done(struct grpc_ctx *ctx)
 {
     BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set);
+    access_view_done(&ctx->access);
     compress_free(ctx->compress);
 }
 
@@ -78,6 +80,7 @@ void call_unref(struct grpc_call *c)
     if (c->has_begun && c->kind->end)
         c->kind->end(c);
     arena_reset(&c->arena);
+    access_rights_free(c->rights);
     if (c->part)
         pool_release((char *)c->part - offsetof(struct grpc_part, bytes));
     http2_stream_unref(c->stream);

@@ -30,6 +30,7 @@
 #include "frontends/grpc/method.h"
 #include "frontends/grpc/text.h"
 #include "frontends/net/http2.h"
+#include "frontends/ops/access.h"
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/stream_flow.h"
 
@@ -113,6 +114,7 @@ struct grpc_settings {
     size_t max_message_bytes;
     struct restrictions restrictions;
     struct regions *regions;             /* of shared memory; borrowed */
+    struct access *access;               /* --access-rules; NULL: none */
     const struct regex *forward_pattern; /* of metadata that become parameters; NULL: none do */
     struct stream_flow_limits flow;      /* of each decoupled request */
     enum grpc_compression compression;   /* of answers to inferences */
@@ -123,6 +125,7 @@ struct grpc_ctx {
     const struct grpc_settings *settings;
     struct http2_env *env;
     struct loop *loop;
+    struct access_view access;
     struct compress *compress; /* for small messages, … */
     struct packing *packing;   /* … for others, the loop's own; NULL: for all */
     struct loop_share *share;  /* the loop's inline budget; NULL: this thread executes no models */
@@ -148,6 +151,7 @@ struct grpc_call {
     struct grpc_ctx *ctx;
     const struct grpc_kind *kind;     /* NULL: the call was refused at its head */
     const struct unary_method *unary; /* of calls of grpc_unary_kind; else NULL */
+    enum ops_api api;                 /* the part of the protocol */
     struct incoming incoming;
     struct arena arena;     /* for answers; lives as long as the call */
     unsigned int encoding;  /* of the client's packed messages; GRPC_IDENTITY: none is named */
@@ -170,7 +174,8 @@ struct grpc_call {
     size_t held_at;  /* where the rest of them begins */
     uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */
     struct timer deadline;
-    struct forwarded *forwarded; /* metadata that become parameters, in the arena */
+    struct forwarded *forwarded;  /* metadata that become parameters, in the arena */
+    struct access_rights *rights; /* the models that it may name; NULL: all, and none */
     /* The client's head; NULL but during kind->begin(). */
     const struct http2_head *head;
     /* The kind's, of the answer; NULL: none. */
@@ -281,6 +286,19 @@ void call_ignore_input(struct grpc_call *c);
 
 /* call_fail - sends the status of an error, which is taken; no message follows. */
 void call_fail(struct grpc_call *c, struct status *st);
+
+/*
+ * call_check_model - whether the access rules allow the call to name that model. To be asked before
+ * anything is done with the name. A call keeps the rights that it has had at its head.
+ *
+ * @name   NULL: the message names none
+ * Errors: STATUS_UNAVAILABLE  This protocol is restricted: …
+ */
+NODISCARD static inline struct status *call_check_model(const struct grpc_call *c, const char *name,
+                                                        size_t length)
+{
+    return LIKELY(!c->rights) ? NULL : access_rights_cover(c->rights, name, length);
+}
 
 /* call_ref, call_unref - references; kind->end() follows the last one. */
 void call_ref(struct grpc_call *c);

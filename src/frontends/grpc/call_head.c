@@ -12,6 +12,7 @@
 #include "base/base64.h"
 #include "base/loop.h"
 #include "base/status.h"
+#include "frontends/net/tls.h"
 #include "frontends/ops/forwarding.h"
 
 static struct span find_header(const struct http2_head *head, const char *name)
@@ -80,12 +81,36 @@ static struct status *check_restriction(const struct grpc_call *c, enum ops_api 
                       r->name);
 }
 
+static const char *find_only_header(const void *head, const char *name, size_t name_length,
+                                    size_t *ret_length)
+{
+    struct span value = http2_head_find_only(head, name, name_length);
+    *ret_length = value.length;
+    return value.at;
+}
+
+static bool has_grpc_peer_name(const void *peer, const char *name, size_t length)
+{
+    return tls_peer_has_name((struct tls *)(uintptr_t)peer, name, length);
+}
+
+/* What the access rules allow. They may change, so that it is no part of a note. */
+static struct status *find_rights(struct grpc_call *c, const struct http2_head *head)
+{
+    struct access_client client = {.head = head,
+                                   .find_header = find_only_header,
+                                   .peer = http2_stream_peer(c->stream),
+                                   .has_name = has_grpc_peer_name};
+    return access_find(access_view_get(&c->ctx->access), c->api, &client, &c->rights);
+}
+
 static struct status *find_method(struct grpc_call *c, const struct http2_head *head)
 {
     struct span path = head->path;
     struct found_method m = method_find(&c->ctx->settings->methods, path);
     c->kind = m.kind;
     c->unary = m.unary;
+    c->api = m.api;
     if (m.kind)
         return check_restriction(c, m.api, head);
     return status_new(STATUS_UNSUPPORTED, "unknown method '%.*s'",
@@ -96,24 +121,30 @@ static struct status *find_method(struct grpc_call *c, const struct http2_head *
 struct head_note {
     const struct grpc_kind *kind; /* NULL: the head was not read yet */
     const struct unary_method *unary;
+    enum ops_api api;
     unsigned int encoding, accepted;
     bool wants_true_status, has_timeout;
 };
 
 static_assert(sizeof(struct head_note) <= HTTP2_NOTE_BYTES, "a note has room");
 
-static void take_note(struct grpc_call *c, const struct head_note *note)
+static struct status *take_note(struct grpc_call *c, const struct head_note *note,
+                                const struct http2_head *head)
 {
     c->kind = note->kind;
     c->unary = note->unary;
+    c->api = note->api;
     c->encoding = note->encoding;
     c->accepted = note->accepted;
     c->wants_true_status = note->wants_true_status;
+    return LIKELY(!c->ctx->access.source) ? NULL : find_rights(c, head);
 }
 
-static struct status *read_fields(struct grpc_call *c, const struct http2_head *head)
+static struct status *read_head_fields(struct grpc_call *c, const struct http2_head *head)
 {
     struct status *st = find_method(c, head);
+    if (!st && UNLIKELY(c->ctx->access.source != NULL))
+        st = find_rights(c, head);
     if (!st)
         st = read_encodings(c, head);
     if (st)
@@ -123,6 +154,7 @@ static struct status *read_fields(struct grpc_call *c, const struct http2_head *
         *(struct head_note *)head->note =
             (struct head_note){c->kind,
                                c->unary,
+                               c->api,
                                c->encoding,
                                c->accepted,
                                c->wants_true_status,
@@ -144,9 +176,9 @@ bool call_read_head(struct grpc_call *c, const struct http2_head *head, struct s
         return false;
     }
     if (is_read)
-        take_note(c, note);
+        *ret_error = take_note(c, note, head);
     else
-        *ret_error = read_fields(c, head);
+        *ret_error = read_head_fields(c, head);
     if (!*ret_error && UNLIKELY(c->deadline_ns > 0 && c->deadline_ns <= *c->ctx->env->now_ns))
         *ret_error = status_new(STATUS_TIMED_OUT, CALL_DEADLINE_TEXT); /* it has passed already */
     return true;

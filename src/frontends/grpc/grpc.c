@@ -156,6 +156,8 @@ static struct status *read_call_settings(const struct conch_grpc_options *o,
                                             .max_bytes = o->max_response_bytes,
                                             .stall_ns = o->stall_timeout_ms * NS_PER_MS};
     struct status *st = read_restrictions(o, &ret->restrictions);
+    if (!st && o->access_rules && o->access_rules[0])
+        st = access_start(o->access_rules, 0, &ret->access);
     return st ? st : read_pattern(o->header_forward_pattern, &ret->forward_pattern);
 }
 
@@ -236,6 +238,7 @@ static struct status *read_tls(const struct conch_grpc_options *o, struct tls_op
 static void free_grpc(struct conch_grpc *grpc)
 {
     restrictions_done(&grpc->settings.restrictions);
+    access_stop(grpc->settings.access);
     regex_free((struct regex *)(uintptr_t)grpc->settings.forward_pattern);
     mem_free(grpc);
 }

@@ -278,6 +278,8 @@ static void take_watch_message(struct grpc_call *c, char *block, const char *byt
     struct pbwire_bytes name = {"", 0};
     struct status *st = read_service(bytes, n_bytes, &name);
     bool draining = c->ctx->env->net.draining;
+    if (!st)
+        st = call_check_model(c, name.length > 0 ? name.at : NULL, name.length);
     if (!st && !draining && !join_watches(c, name))
         st = status_no_memory();
     pool_release(block);

@@ -218,7 +218,9 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
         return st;
     struct ops_model_ref ref = {m.model_name.at, m.model_name.length, m.model_version.at,
                                 m.model_version.length};
-    st = ops_infer_model(c->ctx->settings->server, &ref, "ModelInfer RPC", &model);
+    st = call_check_model(c, ref.name, ref.name_length);
+    if (!st)
+        st = ops_infer_model(c->ctx->settings->server, &ref, "ModelInfer RPC", &model);
     if (st)
         return st;
     make_request(c, model);

@@ -700,7 +700,9 @@ static struct status *submit_message(struct grpc_call *c, struct taken *t)
     struct ops_model_ref ref = {m->model_name.at, m->model_name.length, m->model_version.at,
                                 m->model_version.length};
     struct model *model;
-    struct status *st = ops_model_find(c->ctx->settings->server, &ref, &model);
+    struct status *st = call_check_model(c, ref.name, ref.name_length);
+    if (!st)
+        st = ops_model_find(c->ctx->settings->server, &ref, &model);
     if (st)
         return st;
     t->at_once = model->decoupled;

@@ -44,6 +44,17 @@ static const char *find_unload_model(const ProtobufCMessage *request)
     return ((const Inference__RepositoryModelUnloadRequest *)request)->model_name;
 }
 
+#define FIND_SUBJECT(function, type, field)                                                        \
+    static const char *function(const ProtobufCMessage *request)                                   \
+    {                                                                                              \
+        return ((const Inference__##type##Request *)request)->field;                               \
+    }
+FIND_SUBJECT(find_ready_model, ModelReady, name)
+FIND_SUBJECT(find_metadata_model, ModelMetadata, name)
+FIND_SUBJECT(find_config_model, ModelConfig, name)
+FIND_SUBJECT(find_statistics_model, ModelStatistics, name)
+FIND_SUBJECT(find_traced_model, TraceSetting, model_name)
+
 /* ---- The table ------------------------------------------------------------------------------ */
 
 #define INFERENCE(name, api_, type, ...)                                                           \
@@ -57,23 +68,24 @@ static const char *find_unload_model(const ProtobufCMessage *request)
 static const struct unary_method methods[] = {
     INFERENCE("ServerLive", HEALTH, server_live, .run = unary_server_live),
     INFERENCE("ServerReady", HEALTH, server_ready, .run = unary_server_ready),
-    INFERENCE("ModelReady", HEALTH, model_ready, .run = unary_model_ready),
+    INFERENCE("ModelReady", HEALTH, model_ready, .run = unary_model_ready, .subject = find_ready_model),
     INFERENCE("ServerMetadata", METADATA, server_metadata, .run = unary_server_metadata),
-    INFERENCE("ModelMetadata", METADATA, model_metadata, .run = unary_model_metadata),
-    INFERENCE("ModelConfig", MODEL_CONFIG, model_config, .run = unary_model_config),
-    INFERENCE("ModelStatistics", STATISTICS, model_statistics, .run = unary_statistics, .thread = find_statistics_thread),
+    INFERENCE("ModelMetadata", METADATA, model_metadata, .run = unary_model_metadata, .subject = find_metadata_model),
+    INFERENCE("ModelConfig", MODEL_CONFIG, model_config, .run = unary_model_config, .subject = find_config_model),
+    INFERENCE("ModelStatistics", STATISTICS, model_statistics, .run = unary_statistics, .thread = find_statistics_thread,
+              .subject = find_statistics_model),
     INFERENCE("RepositoryIndex", MODEL_REPOSITORY, repository_index, .run = unary_repository_index, .thread = run_on_control),
     INFERENCE("RepositoryModelLoad", MODEL_REPOSITORY, repository_model_load, .run = unary_model_load, .thread = run_as_load,
-              .model = find_load_model),
+              .model = find_load_model, .subject = find_load_model),
     INFERENCE("RepositoryModelUnload", MODEL_REPOSITORY, repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
-              .model = find_unload_model),
+              .model = find_unload_model, .subject = find_unload_model),
     INFERENCE("SystemSharedMemoryStatus", SHARED_MEMORY, system_shared_memory_status, .run = unary_system_memory_status),
     INFERENCE("SystemSharedMemoryRegister", SHARED_MEMORY, system_shared_memory_register, .run = unary_system_memory_register, .thread = run_on_control),
     INFERENCE("SystemSharedMemoryUnregister", SHARED_MEMORY, system_shared_memory_unregister, .run = unary_system_memory_unregister, .thread = run_on_control),
     INFERENCE("CudaSharedMemoryStatus", SHARED_MEMORY, cuda_shared_memory_status, .run = unary_cuda_memory_status),
     INFERENCE("CudaSharedMemoryRegister", SHARED_MEMORY, cuda_shared_memory_register, .run = unary_cuda_memory_register, .thread = run_on_control),
     INFERENCE("CudaSharedMemoryUnregister", SHARED_MEMORY, cuda_shared_memory_unregister, .run = unary_cuda_memory_unregister, .thread = run_on_control),
-    INFERENCE("TraceSetting", TRACE, trace_setting, .run = unary_trace_setting),
+    INFERENCE("TraceSetting", TRACE, trace_setting, .run = unary_trace_setting, .subject = find_traced_model),
     INFERENCE("LogSettings", LOGGING, log_settings, .run = unary_log_settings),
     {
         .path = "/grpc.health.v1.Health/Check",

@@ -47,6 +47,9 @@ struct unary_method {
     /* The model that a load or an unload names: jobs of one model run one after the other. NULL:
      * none. */
     const char *(*model)(const ProtobufCMessage *request);
+    /* The name of the model that a request is about, for access rules; "": none. NULL: requests
+     * name none. */
+    const char *(*subject)(const ProtobufCMessage *request);
     struct status *(*run)(struct unary_call *c);
 };
 

@@ -11,6 +11,7 @@
  * Cancelling the call does not stop its method. A reference keeps the call while a control thread
  * has it. Threads: the loop's; work_unary() runs on a control thread.
  */
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/loop.h"
@@ -117,10 +118,19 @@ static void read_unary_message(struct grpc_call *c)
     pool_release(TAKE(p->block));
 }
 
+/* Whether the client may ask about the model that its message names. */
+static struct status *check_subject(const struct grpc_call *c, const ProtobufCMessage *request)
+{
+    const char *name = c->unary->subject ? c->unary->subject(request) : "";
+    return call_check_model(c, name[0] ? name : NULL, strlen(name));
+}
+
 /* Goes on when the message is read. */
 static void use_message(struct grpc_call *c)
 {
     struct unary_part *p = unary_part_of(c);
+    if (!p->st)
+        p->st = check_subject(c, p->request);
     if (p->st || c->has_ended) {
         arena_reset(&p->arena);
         p->request = NULL;

@@ -17,14 +17,17 @@
 #include "frontends/http/coding.h"
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
+#include "frontends/ops/access.h"
 #include "frontends/ops/answer.h"
 #include "frontends/ops/classification.h"
+#include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/ops/tensor_regions.h"
 
 struct loop_share;
+struct regex;
 struct route;
 
 /* Constant after the start. */
@@ -32,14 +35,17 @@ struct http_settings {
     struct server *server;
     size_t max_input_bytes; /* --http-max-input-size */
     struct restrictions restrictions;
-    struct regions *regions; /* of clients; borrowed; NULL: there are none */
+    struct regions *regions;             /* of clients; borrowed; NULL: there are none */
+    struct access *access;               /* --access-rules; NULL: none */
+    const struct regex *forward_pattern; /* of headers that become parameters; NULL: none do */
 };
 
 /* Per loop; the loop's thread only. */
 struct http_ctx {
     const struct http_settings *settings;
     struct loop_share *share; /* with all that the loop serves; NULL: nothing is inline */
-    struct buf json;          /* replies are printed into it; it keeps its memory */
+    struct access_view access;
+    struct buf json; /* replies are printed into it; it keeps its memory */
     struct memo memo;
 };
 
@@ -64,6 +70,7 @@ struct http_call {
     /* Set when the head is complete. */
     const struct route *route; /* NULL: no such path */
     bool is_restricted;        /* … and the client lacks the header that it needs */
+    bool is_refused;           /* … and no access rule allows the request */
     bool wrong_method;
     bool names_repository;
     bool wants_json;                   /* Accept names application/json */
@@ -78,8 +85,9 @@ struct http_call {
     const char *timeout_text;       /* set when that header is malformed */
     uint64_t deadline_ns;           /* of the loop's clock; set when it is not */
     struct ops_model_ref model;
-    const char *region; /* that the path names; "": none */
-    char *text_taken;   /* the text of a long document; ended by pool_release() */
+    const char *region;          /* that the path names; "": none */
+    struct forwarded *forwarded; /* headers that become parameters, in the exchange's arena */
+    char *text_taken;            /* the text of a long document; ended by pool_release() */
 
     /* An inference; see infer.c. */
     bool begun;       /* `request` is initialised */

@@ -8,10 +8,12 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/regex.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/server/server.h"
 #include "frontends/http/call.h"
+#include "frontends/http/client.h"
 #include "frontends/http/deadline.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/handlers.h"
@@ -162,9 +164,9 @@ static void read_head(const struct restrictions *restrictions, struct head_readi
     r->done = true;
     r->route = m.route;
     r->is_restricted = m.route && find_restricted(restrictions, m.route->api, head);
+    r->model = range_of(head, m.model);
     if (!m.route || r->is_restricted || m.route->method != head->method)
         return;
-    r->model = range_of(head, m.model);
     r->version = range_of(head, m.version);
     r->region = range_of(head, m.region);
     r->names_repository = m.repository.at != NULL;
@@ -207,6 +209,14 @@ static void keep_timeout(struct exchange *x, const struct http_head *head,
     call->deadline_ns = loop_now_ns(x->env->net.loop) + r->timeout_ms * NS_PER_MS;
 }
 
+/* Whether an access rule allows the request; it is asked each time, since the rules may change. */
+static bool is_refused(struct exchange *x, const struct http_head *head,
+                       const struct head_reading *r)
+{
+    struct span model = {r->model.length > 0 ? head->base + r->model.at : NULL, r->model.length};
+    return r->route && !client_is_allowed(x, head, r->route->api, model);
+}
+
 static void on_http_head(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);
@@ -229,15 +239,21 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->model = (struct ops_model_ref){0};
     call->route = r->route;
     call->is_restricted = r->is_restricted;
+    call->is_refused = is_refused(x, head, r);
     call->wrong_method = r->route && r->route->method != x->method;
     call->names_repository = r->names_repository;
-    x->discard = !r->route || r->is_restricted || call->wrong_method || !r->route->takes_body;
+    call->forwarded = NULL;
+    x->discard = !r->route || r->is_restricted || call->is_refused || call->wrong_method ||
+                 !r->route->takes_body;
     keep_model(x, head, r);
     if (UNLIKELY(r->has_timeout))
         keep_timeout(x, head, r);
     call->region = "";
     if (UNLIKELY(r->region.length > 0))
         call->region = keep_head_text(x, head, r->region);
+    if (UNLIKELY(call_ctx(x)->settings->forward_pattern != NULL) && !x->discard &&
+        r->route->handle == infer_handle)
+        client_find_forwarded(x, head);
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
     else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))
@@ -261,6 +277,8 @@ static void on_http_request(struct exchange *x)
         reply_error(x, 404, content_text, "Not Found");
     else if (UNLIKELY(call->is_restricted))
         refuse_restricted(x);
+    else if (UNLIKELY(call->is_refused))
+        reply_error(x, 403, content_text, "This API is " ACCESS_TEXT);
     else if (UNLIKELY(call->wrong_method))
         reply_error(x, 405, call->route->error_type, "Method Not Allowed");
     else if (UNLIKELY(call->no_memory))
@@ -291,6 +309,7 @@ static void *http_ctx_new(void *arg, struct net_env *env)
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
     ctx->settings = &http->settings;
     ctx->share = env->loop_ctx;
+    access_view_init(&ctx->access, http->settings.access);
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
@@ -300,6 +319,7 @@ static void http_ctx_free(void *arg)
     struct http_ctx *ctx = arg;
     if (!ctx)
         return;
+    access_view_done(&ctx->access);
     buf_done(&ctx->json);
     mem_free(ctx);
 }
@@ -348,12 +368,20 @@ static void hide_http(void *arg)
     service_metrics_remove(&http->metrics);
 }
 
-static struct status *read_http_restrictions(const struct conch_http_options *o,
-                                             struct restrictions *ret)
+/* Reads who may use what, and which headers models get. */
+static struct status *read_client_settings(const struct conch_http_options *o,
+                                           struct http_settings *ret)
 {
     struct status *st = NULL;
     for (size_t i = 0; i < o->n_restricted_apis && !st; i++)
-        st = restrictions_add(ret, "api", "", o->restricted_apis[i]);
+        st = restrictions_add(&ret->restrictions, "api", "", o->restricted_apis[i]);
+    if (!st && o->access_rules && o->access_rules[0])
+        st = access_start(o->access_rules, 0, &ret->access);
+    struct regex *pattern = NULL;
+    if (!st && o->header_forward_pattern && o->header_forward_pattern[0])
+        st =
+            regex_new(o->header_forward_pattern, true, &pattern); /* letters of either case match */
+    ret->forward_pattern = pattern;
     return st;
 }
 
@@ -377,6 +405,8 @@ static struct status *read_http_tls(const struct conch_http_options *o, struct t
 static void free_http(struct conch_http *http)
 {
     restrictions_done(&http->settings.restrictions);
+    access_stop(http->settings.access);
+    regex_free((struct regex *)(uintptr_t)http->settings.forward_pattern);
     mem_free(http);
 }
 
@@ -420,7 +450,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     http->settings.server = (struct server *)server;
     http->settings.max_input_bytes = o.max_input_bytes;
     net.handler_arg = http;
-    struct status *st = read_http_restrictions(&o, &http->settings.restrictions);
+    struct status *st = read_client_settings(&o, &http->settings);
     if (!st)
         st = read_http_tls(&o, &tls, &net);
     if (!st)

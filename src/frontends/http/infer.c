@@ -214,6 +214,8 @@ static void infer_body(struct exchange *x, struct model *model)
     struct status *st = UNLIKELY(call->has_timeout) ? deadline_begin(x, give_up) : NULL;
     if (!st)
         st = infer_parse(x, &type);
+    if (!st && UNLIKELY(call->forwarded != NULL))
+        st = forwarding_apply(call->forwarded, &call->request);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);

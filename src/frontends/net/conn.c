@@ -100,7 +100,7 @@ static bool begin_session(struct conn *c)
         return false;
     if (!c->service->tls)
         return true;
-    c->tls = tls_new(c->service->tls, c->fd, w->pool, w->memory);
+    c->session.tls = c->tls = tls_new(c->service->tls, c->fd, w->pool, w->memory);
     return c->tls != NULL;
 }
 

@@ -447,3 +447,25 @@ struct span head_find(const struct http_head *head, const char *name, size_t nam
     }
     return (struct span){NULL, 0};
 }
+
+struct span head_find_only(const struct http_head *head, const char *name, size_t name_length)
+{
+    struct span found = {NULL, 0};
+    for (unsigned int i = 0; i < head->n_headers; i++) {
+        const struct head_header *h = &head->headers[i];
+        if (!is_header_named(head, h, name, name_length))
+            continue;
+        if (found.at)
+            return (struct span){NULL, 0};
+        found = value_of_header(head, h);
+    }
+    return found;
+}
+
+void head_get_header(const struct http_head *head, unsigned int i, struct span *ret_name,
+                     struct span *ret_value)
+{
+    const struct head_header *h = &head->headers[i];
+    *ret_name = (struct span){head->base + h->name, h->name_length};
+    *ret_value = value_of_header(head, h);
+}

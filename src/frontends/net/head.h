@@ -65,6 +65,13 @@ static inline struct span head_accept(const struct http_head *head)
  */
 struct span head_find(const struct http_head *head, const char *name, size_t name_length);
 
+/* head_find_only - the same, but .at is also NULL when several headers have the name. */
+struct span head_find_only(const struct http_head *head, const char *name, size_t name_length);
+
+/* head_get_header - the name as it was sent, and the value, of the header number i < n_headers. */
+void head_get_header(const struct http_head *head, unsigned int i, struct span *ret_name,
+                     struct span *ret_value);
+
 /*
  * The parser of one connection, for heads and the chunked bodies after them. Bytes in, events out.
  *

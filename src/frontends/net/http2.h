@@ -47,6 +47,7 @@
 #include "frontends/net/session.h"
 #include "frontends/net/span.h"
 
+struct tls;
 struct http2;
 struct http2_shared;
 struct http2_stream;
@@ -160,6 +161,10 @@ enum { HTTP2_NOTE_BYTES = 64 };
 /* http2_head_find - the value of the first header of that name; its `at` is NULL without one. */
 struct span http2_head_find(const struct http2_head *head, const char *name, size_t name_length);
 
+/* http2_head_find_only - the same, but `at` is also NULL when several headers have the name. */
+struct span http2_head_find_only(const struct http2_head *head, const char *name,
+                                 size_t name_length);
+
 /* A field of a head or of trailers to be sent. */
 struct http2_field {
     const char *name, *value; /* the name in lower case */
@@ -259,6 +264,9 @@ void *http2_stream_part(struct http2_stream *s);
 struct http2_stream *http2_stream_of_part(void *part);
 
 struct http2_env *http2_stream_env(const struct http2_stream *s);
+
+/* http2_stream_peer - TLS of the connection, which is there: not after on_end(). NULL: none. */
+struct tls *http2_stream_peer(const struct http2_stream *s);
 int32_t http2_stream_id(const struct http2_stream *s);
 
 /*

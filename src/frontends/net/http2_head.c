@@ -143,6 +143,21 @@ struct span http2_head_find(const struct http2_head *head, const char *name, siz
     return (struct span){NULL, 0};
 }
 
+struct span http2_head_find_only(const struct http2_head *head, const char *name,
+                                 size_t name_length)
+{
+    struct span found = {NULL, 0};
+    for (size_t i = 0; i < head->n_headers; i++) {
+        const struct http2_header *h = &head->headers[i];
+        if (h->name.length != name_length || memcmp(h->name.at, name, name_length) != 0)
+            continue;
+        if (found.at)
+            return (struct span){NULL, 0};
+        found = h->value;
+    }
+    return found;
+}
+
 /* ---- Heads that are repeated ----------------------------------------------------------------- */
 
 static void drop_fields(struct memo_field *fields, unsigned int n)

@@ -50,6 +50,11 @@ struct http2_env *http2_stream_env(const struct http2_stream *s)
     return s->env;
 }
 
+struct tls *http2_stream_peer(const struct http2_stream *s)
+{
+    return s->http2->session.tls;
+}
+
 int32_t http2_stream_id(const struct http2_stream *s)
 {
     return s->id;

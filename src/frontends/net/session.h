@@ -28,6 +28,7 @@
 #include "frontends/net/counts.h"
 #include "frontends/net/out_queue.h"
 
+struct tls;
 struct budget;
 struct loop;
 struct pool;
@@ -86,6 +87,8 @@ struct session {
     const struct protocol *protocol;
     void (*on_output)(struct session *s); /* it has something to send; may be called often */
     struct out_queue out;
+    /* Who the client is, as TLS knows it, once the handshake is over; NULL: without TLS. */
+    struct tls *tls;
     bool paused;       /* received bytes wait for a later iteration: resume() */
     bool large_output; /* the output is so large that it is sent at once */
     bool discards;     /* bytes came, or may come, that are not read: linger_or_close() in conn.c */

@@ -22,6 +22,7 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,6 +36,7 @@
 enum {
     RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH,
     MAX_HELD_BYTES = 256 << 10,
+    MAX_NAMES_BYTES = 64 << 10, /* of a client's certificate */
     /*
      * What OpenSSL keeps of an idle connection: 14 KiB of TLS 1.3, and the client's certificate.
      * During the handshake it is about twice as much.
@@ -75,6 +77,8 @@ struct tls {
     size_t n_sent, n_received; /* by the socket, since they were last taken */
     struct buf held;           /* what the socket had no room for, from held_at on */
     size_t held_at;
+    struct buf names; /* of the client, each behind its length; see read_names() */
+    bool names_read;
 };
 
 /* ---- The BIO --------------------------------------------------------------------------------- */
@@ -201,6 +205,7 @@ struct tls *tls_new(struct tls_files *files, int fd, struct pool *pool, struct b
     }
     t->budget = budget;
     buf_init_pooled(&t->held, MAX_HELD_BYTES, pool);
+    buf_init_pooled(&t->names, MAX_NAMES_BYTES, pool);
     return t;
 }
 
@@ -240,6 +245,7 @@ void tls_free(struct tls *t)
         send_close_notify(t);
     SSL_free(t->ssl);
     buf_done(&t->held);
+    buf_done(&t->names);
     budget_give(t->budget, KEPT_BYTES + (t->keeps_buffers ? BUFFER_BYTES : 0));
     mem_free(t);
 }
@@ -344,6 +350,73 @@ enum tls_result tls_handshake(struct tls *t)
 bool tls_is_established(const struct tls *t)
 {
     return t->established;
+}
+
+/* ---- The client ------------------------------------------------------------------------------ */
+
+static void add_name(struct tls *t, const void *name, size_t length)
+{
+    buf_add(&t->names, &length, sizeof(length));
+    buf_add(&t->names, name, length);
+}
+
+static void add_alternative_names(struct tls *t, const X509 *certificate)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_DNS && name->type != GEN_URI && name->type != GEN_EMAIL)
+            continue;
+        const ASN1_STRING *text = name->d.ia5;
+        add_name(t, ASN1_STRING_get0_data(text), (size_t)ASN1_STRING_length(text));
+    }
+    GENERAL_NAMES_free(names);
+}
+
+/* The common name, if there is just one: of several nobody knows which is meant. */
+static void add_common_name(struct tls *t, const X509 *certificate)
+{
+    const X509_NAME *subject = X509_get_subject_name(certificate);
+    unsigned char *text = NULL;
+    int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0)
+        return;
+    int length =
+        ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+    if (length > 0)
+        add_name(t, text, (size_t)length);
+    OPENSSL_free(text);
+}
+
+/*
+ * The names of the client, once for its connection: reading them takes some microseconds. Names
+ * that do not fit leave the client without any.
+ */
+static void read_names(struct tls *t)
+{
+    const X509 *certificate = t->established ? SSL_get0_peer_certificate(t->ssl) : NULL;
+    if (!certificate)
+        return;
+    t->names_read = true;
+    add_alternative_names(t, certificate);
+    if (t->names.size == 0 && !t->names.failed)
+        add_common_name(t, certificate);
+    if (t->names.failed)
+        buf_done(&t->names);
+    ERR_clear_error();
+}
+
+bool tls_peer_has_name(struct tls *t, const char *name, size_t length)
+{
+    size_t at = 0, n;
+    if (!t->names_read)
+        read_names(t);
+    for (; at < t->names.size; at += sizeof(n) + n) {
+        memcpy(&n, t->names.data + at, sizeof(n));
+        if (n == length && memcmp(t->names.data + at + sizeof(n), name, n) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */

@@ -53,6 +53,14 @@ enum tls_result tls_handshake(struct tls *t);
 bool tls_is_established(const struct tls *t);
 
 /*
+ * tls_peer_has_name - whether the certificate that the client has shown, and that TLS has verified,
+ * has that name, byte by byte: as a DNS name, URI or e-mail address among its alternative names. A
+ * certificate without any of these has the common name of its subject. False for a client without a
+ * certificate.
+ */
+bool tls_peer_has_name(struct tls *t, const char *name, size_t length);
+
+/*
  * tls_read - fills the space as recv() would. Less than asked for means that the socket is empty,
  * unless tls_reads_on().
  *

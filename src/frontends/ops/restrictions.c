@@ -15,7 +15,7 @@ static const char *const names[] = {
 #include "base/apis.def"
 };
 
-static enum ops_api find_api(const char *name, size_t length)
+enum ops_api restrictions_find_api(const char *name, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
@@ -42,7 +42,7 @@ static struct restriction make_restriction(const char *prefix, const char *key, 
 static struct status *restrict_api(struct restrictions *r, const char *what, const char *api,
                                    size_t length, const struct restriction *made)
 {
-    enum ops_api found = find_api(api, length);
+    enum ops_api found = restrictions_find_api(api, length);
     if (found == OPS_API_OPEN)
         return status_new(STATUS_INVALID_ARG, "unknown restricted %s '%.*s' ", what, (int)length,
                           api);
@@ -92,11 +92,15 @@ void restrictions_done(struct restrictions *r)
         free_restriction(&r->of[i]);
 }
 
+bool secret_equals(const char *secret, size_t secret_length, const char *value, size_t length)
+{
+    unsigned char difference = !value || length != secret_length;
+    for (size_t i = 0; i < secret_length; i++)
+        difference |= (unsigned char)(secret[i] ^ (value && i < length ? value[i] : 0));
+    return difference == 0;
+}
+
 bool restriction_admits(const struct restriction *r, const char *value, size_t length)
 {
-    size_t wanted = strlen(r->value);
-    unsigned char difference = !value || length != wanted;
-    for (size_t i = 0; i < wanted; i++)
-        difference |= (unsigned char)(r->value[i] ^ (value && i < length ? value[i] : 0));
-    return difference == 0;
+    return secret_equals(r->value, strlen(r->value), value, length);
 }

@@ -58,6 +58,17 @@ static inline const struct restriction *restrictions_find(const struct restricti
     return api < OPS_N_APIS && r->of[api].name ? &r->of[api] : NULL;
 }
 
+/* restrictions_find_api - the part of that name; OPS_API_OPEN: there is none. */
+enum ops_api restrictions_find_api(const char *name, size_t length);
+
+/*
+ * secret_equals - whether a client's value is the secret. Takes as long for a wrong value as for
+ * the right one.
+ *
+ * @value  NULL: the client has sent none
+ */
+bool secret_equals(const char *secret, size_t secret_length, const char *value, size_t length);
+
 /*
  * restriction_admits - whether a client with that value of the header is admitted. Takes as long
  * for a wrong value as for the right one.

@@ -430,6 +430,37 @@ static void malformed_messages_are_refused(void **state)
     assert_null(unary_find("", 0));
 }
 
+/* Access rules depend on it: a message that names a model has it told by its method. */
+static void methods_tell_the_model_that_a_request_names(void **state)
+{
+    (void)state;
+    size_t n_named = 0;
+    const ProtobufCServiceDescriptor *service = &inference__grpcinference_service__descriptor;
+    for (unsigned int i = 0; i < service->n_methods; i++) {
+        char path[128], bytes[] = "M";
+        int length = snprintf(path, sizeof(path), "/inference.GRPCInferenceService/%s",
+                              service->methods[i].name);
+        const struct unary_method *m = unary_find(path, (size_t)length);
+        if (!m || m->api == OPS_API_SHARED_MEMORY) /* inferences; names of regions */
+            continue;
+        const ProtobufCMessageDescriptor *d = m->request;
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field_by_name(d, "model_name");
+        if (!f)
+            f = protobuf_c_message_descriptor_get_field_by_name(d, "name");
+        assert_true((f != NULL) == (m->subject != NULL));
+        if (!f)
+            continue;
+        ProtobufCMessage *request = calloc(1, d->sizeof_message);
+        protobuf_c_message_init(d, request);
+        *(char **)(void *)((char *)request + f->offset) = bytes;
+        assert_ptr_equal(m->subject(request), bytes);
+        free(request);
+        n_named++;
+    }
+    assert_int_equal(n_named, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +472,7 @@ int main(void)
         cmocka_unit_test(log_settings_change_what_they_name),
         cmocka_unit_test(missing_features_are_refused_by_name),
         cmocka_unit_test(malformed_messages_are_refused),
+        cmocka_unit_test(methods_tell_the_model_that_a_request_names),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
