@@ -64,7 +64,7 @@ static bool same_look(const struct look *a, const struct look *b)
     return true;
 }
 
-static void check_files(struct file_watch *w)
+static void check_watched_files(struct file_watch *w)
 {
     struct look now = look_at_files(w);
     bool still = same_look(&now, &w->seen);
@@ -83,7 +83,7 @@ static void watch_files(void *arg)
         if (cond_wait_until(&w->stopped, &w->mu, monotonic_ns() + w->options.check_ns))
             continue;
         mutex_unlock(&w->mu);
-        check_files(w);
+        check_watched_files(w);
         mutex_lock(&w->mu);
     }
     mutex_unlock(&w->mu);

@@ -354,7 +354,7 @@ bool tls_is_established(const struct tls *t)
 
 /* ---- The client ------------------------------------------------------------------------------ */
 
-static void add_name(struct tls *t, const void *name, size_t length)
+static void add_peer_name(struct tls *t, const void *name, size_t length)
 {
     buf_add(&t->names, &length, sizeof(length));
     buf_add(&t->names, name, length);
@@ -368,7 +368,7 @@ static void add_alternative_names(struct tls *t, const X509 *certificate)
         if (name->type != GEN_DNS && name->type != GEN_URI && name->type != GEN_EMAIL)
             continue;
         const ASN1_STRING *text = name->d.ia5;
-        add_name(t, ASN1_STRING_get0_data(text), (size_t)ASN1_STRING_length(text));
+        add_peer_name(t, ASN1_STRING_get0_data(text), (size_t)ASN1_STRING_length(text));
     }
     GENERAL_NAMES_free(names);
 }
@@ -384,7 +384,7 @@ static void add_common_name(struct tls *t, const X509 *certificate)
     int length =
         ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
     if (length > 0)
-        add_name(t, text, (size_t)length);
+        add_peer_name(t, text, (size_t)length);
     OPENSSL_free(text);
 }
 

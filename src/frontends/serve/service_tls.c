@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-static bool is_given(const char *path)
+static bool is_path_given(const char *path)
 {
     return path && path[0];
 }
@@ -13,18 +13,20 @@ static bool is_given(const char *path)
 static struct status *require_file(const struct service_tls *o, const char *path, const char *what,
                                    const char *flag)
 {
-    return is_given(path) ? NULL
-                          : status_new(STATUS_INVALID_ARG, "%s with TLS needs a %s: --%s-%s=PATH",
-                                       o->name, what, o->flag, flag);
+    return is_path_given(path)
+               ? NULL
+               : status_new(STATUS_INVALID_ARG, "%s with TLS needs a %s: --%s-%s=PATH", o->name,
+                            what, o->flag, flag);
 }
 
 static void warn_of_unused(const struct service_tls *o, bool used)
 {
-    if (!used && (is_given(o->server_cert) || is_given(o->server_key) || is_given(o->root_cert)))
+    if (!used && (is_path_given(o->server_cert) || is_path_given(o->server_key) ||
+                  is_path_given(o->root_cert)))
         log_warn("%s is served without encryption: --%s-use-ssl is false, and certificates "
                  "alone do not turn it on",
                  o->name, o->flag);
-    else if (used && !o->use_ssl_mutual && is_given(o->root_cert))
+    else if (used && !o->use_ssl_mutual && is_path_given(o->root_cert))
         log_warn("clients of %s are not asked for a certificate: --%s-use-ssl-mutual is "
                  "false, and --%s-root-cert alone does not turn it on",
                  o->name, o->flag, o->flag);
