@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+import pipelines
 import repository
 from server import BIN, REFERENCE, Server
 
@@ -44,3 +45,30 @@ def models(tmp_path) -> pathlib.Path:
     folder = tmp_path / "models"
     folder.mkdir()
     return folder
+
+
+# ---- Ensembles: a file's write_models(root) writes its models and returns {name: pipelines.Stage}
+
+
+@pytest.fixture(scope="module", params=pipelines.EITHER)
+def running(request, tmp_path_factory):
+    """(a server with the models of the file, its stages)"""
+    root = tmp_path_factory.mktemp("models")
+    stages = request.module.write_models(root)
+    with pipelines.start(request.param, root) as server:
+        yield server, stages
+
+
+@pytest.fixture
+def stages(running):
+    return running[1]
+
+
+@pytest.fixture(params=pipelines.PROTOCOLS)
+def ask(running, stages, request):
+    """Asks a model of the server by a protocol, after all steps have forgotten what they saw."""
+    for stage in stages.values():
+        stage.seen()
+    server, _ = running
+    yield lambda *args, **more: pipelines.ask(server, request.param, *args, **more)
+    server.assert_alive()

@@ -46,29 +46,6 @@ def write_models(root):
     return {stage.name: stage for stage in stages}
 
 
-@pytest.fixture(scope="module", params=pipelines.EITHER)
-def running(request, tmp_path_factory):
-    root = tmp_path_factory.mktemp("models")
-    stages = write_models(root)
-    with pipelines.start(request.param, root) as server:
-        yield server, stages
-
-
-@pytest.fixture(params=pipelines.PROTOCOLS)
-def ask(running, request):
-    """Asks a model of the server by a protocol, after all steps have forgotten what they saw."""
-    server, stages = running
-    for stage in stages.values():
-        stage.seen()
-    yield lambda *args, **more: pipelines.ask(server, request.param, *args, **more)
-    server.assert_alive()
-
-
-@pytest.fixture
-def stages(running):
-    return running[1]
-
-
 def said(answer):
     assert not answer.outputs
     return answer.code, answer.error
