@@ -17,6 +17,7 @@
 #include "frontends/grpc/call.h"
 #include "frontends/ops/packing.h"
 #include "lib/http2_client.h"
+#include "proto/inference.pb-c.h"
 
 #define INFER  "/inference.GRPCInferenceService/ModelInfer"
 #define STREAM "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -109,6 +110,49 @@ static inline void add_prefixed(struct buf *b, bool compressed, const void *byte
                                      (unsigned char)(n >> 8), (unsigned char)n};
     buf_add(b, prefix, sizeof(prefix));
     buf_add(b, bytes, n);
+}
+
+/* A ModelInferRequest with one input of one dimension. It refers to itself: do not copy it. */
+struct infer_message {
+    Inference__ModelInferRequest request;
+    Inference__ModelInferRequest__InferInputTensor input, *inputs[1];
+    ProtobufCBinaryData raw;
+    int64_t shape[1];
+    char model[32], name[32], datatype[16];
+};
+
+/* infer_message_init - describes n_bytes of n elements, which stay the caller's. */
+static inline void infer_message_init(struct infer_message *m, const char *model, const char *name,
+                                      const char *datatype, int64_t n, void *bytes, size_t n_bytes)
+{
+    inference__model_infer_request__init(&m->request);
+    inference__model_infer_request__infer_input_tensor__init(&m->input);
+    snprintf(m->model, sizeof(m->model), "%s", model);
+    snprintf(m->name, sizeof(m->name), "%s", name);
+    snprintf(m->datatype, sizeof(m->datatype), "%s", datatype);
+    m->shape[0] = n;
+    m->raw = (ProtobufCBinaryData){n_bytes, bytes};
+    m->inputs[0] = &m->input;
+    m->input.name = m->name;
+    m->input.datatype = m->datatype;
+    m->input.n_shape = 1;
+    m->input.shape = m->shape;
+    m->request.model_name = m->model;
+    m->request.n_inputs = 1;
+    m->request.inputs = m->inputs;
+    m->request.n_raw_input_contents = 1;
+    m->request.raw_input_contents = &m->raw;
+}
+
+/* add_infer_message - packs it behind gRPC's prefix. */
+static inline void add_infer_message(struct buf *b, const struct infer_message *m)
+{
+    size_t n = inference__model_infer_request__get_packed_size(&m->request);
+    uint8_t *packed = malloc(n);
+    assert_non_null(packed);
+    inference__model_infer_request__pack(&m->request, packed);
+    add_prefixed(b, false, packed, n);
+    free(packed);
 }
 
 static inline struct h2c_stream *post(const char *path, const struct buf *body,

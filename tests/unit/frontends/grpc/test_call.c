@@ -77,31 +77,13 @@ static int disconnect_client(void **state)
 /* ---- Messages ------------------------------------------------------------------------------- */
 
 /* Adds a ModelInferRequest for the model, with n bytes as its tensor. */
-static void add_infer(struct buf *b, char *model, uint8_t *bytes, size_t n)
+static void add_infer(struct buf *b, const char *model, uint8_t *bytes, size_t n)
 {
-    char name[] = "I", type[] = "UINT8", id[] = "id";
-    int64_t shape[] = {(int64_t)n};
-    Inference__ModelInferRequest m;
-    Inference__ModelInferRequest__InferInputTensor in, *list[] = {&in};
-    ProtobufCBinaryData raw = {n, bytes};
-    inference__model_infer_request__init(&m);
-    inference__model_infer_request__infer_input_tensor__init(&in);
-    in.name = name;
-    in.datatype = type;
-    in.n_shape = 1;
-    in.shape = shape;
-    m.model_name = model;
-    m.id = id;
-    m.n_inputs = 1;
-    m.inputs = list;
-    m.n_raw_input_contents = 1;
-    m.raw_input_contents = &raw;
-    size_t size = inference__model_infer_request__get_packed_size(&m);
-    uint8_t *packed = malloc(size);
-    assert_non_null(packed);
-    inference__model_infer_request__pack(&m, packed);
-    add_prefixed(b, false, packed, size);
-    free(packed);
+    char id[] = "id";
+    struct infer_message m;
+    infer_message_init(&m, model, "I", "UINT8", (int64_t)n, bytes, n);
+    m.request.id = id;
+    add_infer_message(b, &m);
 }
 
 /* Checks that the answer of an inference has the bytes. */

@@ -121,18 +121,12 @@ static uint64_t count_executions(const char *name)
 /* Adds a request; with a sequence: one that consists of it alone. */
 static void add_gate(struct buf *b, const char *model, uint64_t sequence)
 {
-    char name[32], input[] = "IN", type[] = "INT32",
-                   keys[3][20] = {"sequence_id", "sequence_start", "sequence_end"};
-    int64_t shape[] = {1};
+    char keys[3][20] = {"sequence_id", "sequence_start", "sequence_end"};
     uint8_t bytes[4] = "abc";
-    ProtobufCBinaryData raw = {4, bytes};
-    Inference__ModelInferRequest m;
-    Inference__ModelInferRequest__InferInputTensor in, *list[] = {&in};
     Inference__InferParameter values[3];
     Inference__ModelInferRequest__ParametersEntry entries[3], *pointers[3];
-    inference__model_infer_request__init(&m);
-    inference__model_infer_request__infer_input_tensor__init(&in);
-    snprintf(name, sizeof(name), "%s", model);
+    struct infer_message m;
+    infer_message_init(&m, model, "IN", "INT32", 1, bytes, sizeof(bytes));
     for (int i = 0; i < 3; i++) {
         inference__infer_parameter__init(&values[i]);
         inference__model_infer_request__parameters_entry__init(&entries[i]);
@@ -145,20 +139,9 @@ static void add_gate(struct buf *b, const char *model, uint64_t sequence)
         pointers[i] = &entries[i];
     }
     values[0].int64_param = (int64_t)sequence;
-    in.name = input;
-    in.datatype = type;
-    in.n_shape = 1;
-    in.shape = shape;
-    m.model_name = name;
-    m.n_inputs = 1;
-    m.inputs = list;
-    m.n_raw_input_contents = 1;
-    m.raw_input_contents = &raw;
-    m.n_parameters = sequence ? 3 : 0;
-    m.parameters = pointers;
-    uint8_t packed[1000];
-    assert_true(inference__model_infer_request__get_packed_size(&m) <= sizeof(packed));
-    add_prefixed(b, false, packed, inference__model_infer_request__pack(&m, packed));
+    m.request.n_parameters = sequence ? 3 : 0;
+    m.request.parameters = pointers;
+    add_infer_message(b, &m);
 }
 
 /* Calls that wait for the instance, which has one without a deadline. */

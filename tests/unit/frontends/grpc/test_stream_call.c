@@ -27,7 +27,6 @@
 #include "frontends/ops/loop_share.h"
 #include "lib/grpc_driver.h"
 #include "lib/server_driver.h"
-#include "proto/inference.pb-c.h"
 
 #define TORRENT                                                                                    \
     "backend: 'torrent' model_transaction_policy { decoupled: true } "                             \
@@ -92,26 +91,10 @@ static int disconnect_client(void **state)
 
 static void add_torrent(struct buf *b, const char *model, int32_t count, int32_t n_bytes)
 {
-    char name[32], input[] = "IN", type[] = "INT32";
-    int64_t shape[] = {2};
     int32_t wanted[] = {count, n_bytes};
-    ProtobufCBinaryData raw = {sizeof(wanted), (uint8_t *)wanted};
-    Inference__ModelInferRequest m;
-    Inference__ModelInferRequest__InferInputTensor in, *list[] = {&in};
-    uint8_t packed[500];
-    inference__model_infer_request__init(&m);
-    inference__model_infer_request__infer_input_tensor__init(&in);
-    snprintf(name, sizeof(name), "%s", model);
-    in.name = input;
-    in.datatype = type;
-    in.n_shape = 1;
-    in.shape = shape;
-    m.model_name = name;
-    m.n_inputs = 1;
-    m.inputs = list;
-    m.n_raw_input_contents = 1;
-    m.raw_input_contents = &raw;
-    add_prefixed(b, false, packed, inference__model_infer_request__pack(&m, packed));
+    struct infer_message m;
+    infer_message_init(&m, model, "IN", "INT32", 2, wanted, sizeof(wanted));
+    add_infer_message(b, &m);
 }
 
 static void a_loop_does_not_wait_for_its_own_client(void **state)
@@ -155,31 +138,11 @@ enum { N_LATER = 8, N_VALUES = 60000, SLACK_BYTES = 200 << 10 };
 /* Adds a request for n_values zeros. */
 static void add_gate(struct buf *b, const char *model, size_t n_values)
 {
-    char name[32], input[] = "IN", type[] = "INT32";
-    int64_t shape[] = {(int64_t)n_values};
+    struct infer_message m;
     uint8_t *zeros = calloc(n_values, 4);
     assert_non_null(zeros);
-    ProtobufCBinaryData raw = {n_values * 4, zeros};
-    Inference__ModelInferRequest m;
-    Inference__ModelInferRequest__InferInputTensor in, *list[] = {&in};
-    inference__model_infer_request__init(&m);
-    inference__model_infer_request__infer_input_tensor__init(&in);
-    snprintf(name, sizeof(name), "%s", model);
-    in.name = input;
-    in.datatype = type;
-    in.n_shape = 1;
-    in.shape = shape;
-    m.model_name = name;
-    m.n_inputs = 1;
-    m.inputs = list;
-    m.n_raw_input_contents = 1;
-    m.raw_input_contents = &raw;
-    size_t size = inference__model_infer_request__get_packed_size(&m);
-    uint8_t *packed = malloc(size);
-    assert_non_null(packed);
-    inference__model_infer_request__pack(&m, packed);
-    add_prefixed(b, false, packed, size);
-    free(packed);
+    infer_message_init(&m, model, "IN", "INT32", (int64_t)n_values, zeros, n_values * 4);
+    add_infer_message(b, &m);
     free(zeros);
 }
 
