@@ -31,7 +31,7 @@ void incoming_init(struct incoming *in, struct http2_stream *stream, struct pool
     in->first_bytes = (uint32_t)MIN((size_t)INCOMING_FIRST_BYTES, in->unasked_bytes / 2);
 }
 
-static struct net_counts *get_counts(const struct incoming *in)
+static struct net_counts *message_counts(const struct incoming *in)
 {
     return &http2_stream_env(in->stream)->net.counts;
 }
@@ -164,7 +164,7 @@ static struct status *begin_message(struct incoming *in)
     if (p[0] > 1)
         return status_new(STATUS_INTERNAL, "invalid gRPC frame type %u", (unsigned int)p[0]);
     if (in->n_bytes > in->max_bytes) {
-        net_count(get_counts(in), NET_REFUSED_BODY, 1);
+        net_count(message_counts(in), NET_REFUSED_BODY, 1);
         return status_new(STATUS_EXHAUSTED, "Received message larger than max (%zu vs. %zu)",
                           in->n_bytes, in->max_bytes);
     }
@@ -200,7 +200,7 @@ static struct status *add_to_message(struct incoming *in, const char **at, const
     while (*at < end && in->n_come < in->n_bytes) {
         if (lacks_room(in, (size_t)(end - *at)) &&
             !make_message_room(in, *at, (size_t)(end - *at))) {
-            net_count(get_counts(in), NET_REFUSED_MEMORY, 1);
+            net_count(message_counts(in), NET_REFUSED_MEMORY, 1);
             return status_new(STATUS_EXHAUSTED, "no memory for a message of %zu bytes",
                               in->n_bytes);
         }
