@@ -494,6 +494,7 @@ static void advance_and_unlock(struct ensemble_request *er, struct begin when)
             return;
         }
         do_and_lock(er, &t, when);
+        when.now_ns = 0; /* that has taken its time */
         take_todo_locked(er, &t);
     }
     bool is_over = is_over_locked(er);

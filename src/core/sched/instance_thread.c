@@ -205,6 +205,7 @@ struct inline_budget *instance_thread_budget(struct instance_thread *w)
         budget->on_wait = let_wait;
     }
     budget->left_ns = EXECUTION_BUDGET_NS;
+    budget->now_ns = 0; /* that of an earlier use */
     return budget;
 }
 

@@ -995,6 +995,40 @@ static void steps_that_execute_inline_follow_each_other(void **unused)
     tear_down(&f);
 }
 
+static struct clock_fake inline_clock;
+static atomic_uint_least64_t oldest_ns; /* the first time at which a step was queued */
+
+static struct status *execute_timed(struct instance *in, struct request **batch, uint32_t n)
+{
+    if (batch[0]->admitted.queue_ns < atomic_load(&oldest_ns))
+        atomic_store(&oldest_ns, batch[0]->admitted.queue_ns);
+    return execute_sum(in, batch, n);
+}
+
+/* A worker that begins the next steps takes no time from what it did long ago. */
+static void steps_of_a_worker_are_queued_now(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    clock_fake_init(&inline_clock, 1000 * NS_PER_S);
+    set_up_timed(&f, &inline_clock,
+                 ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"),
+                          CHAIN("X", "A") CHAIN("A", "B") CHAIN("B", "Y")),
+                 (struct member[]){
+                     {INLINE, execute_timed}, {INLINE, execute_timed}, {INLINE, execute_timed}});
+    for (int i = 0; i < 2; i++) {
+        struct asked a;
+        uint64_t now_ns = clock_now_ns(&inline_clock.clock);
+        atomic_store(&oldest_ns, UINT64_MAX);
+        ask(&a, &f, &by_hand); /* without a budget: the first step's worker executes them all */
+        expect_numbers(a.responses[0], 0, 13, 4);
+        assert_int_equal(atomic_load(&oldest_ns), now_ns);
+        end_request(&a);
+        clock_fake_advance(&inline_clock, NS_PER_S);
+    }
+    tear_down(&f);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 static struct status *ask_once(void *arg)
@@ -1056,6 +1090,7 @@ int main(void)
         cmocka_unit_test(a_producer_waits_for_300_seconds_only),
         cmocka_unit_test(steps_that_execute_inline_follow_each_other),
         cmocka_unit_test(a_request_that_is_kept_does_not_keep_its_answer),
+        cmocka_unit_test(steps_of_a_worker_are_queued_now),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
