@@ -46,6 +46,14 @@ def ort_loop(lab, model, inputs, outputs):
     return json.loads(out)["cpu_us_per_run"]
 
 
+def compress_loop(lab, body):
+    """CPU µs of libdeflate alone to unpack a body of gzip, and to pack it again."""
+    file = lab.folder / "body.gz"
+    file.write_bytes(body)
+    said = json.loads(run(lab, [lab.programs / "bench_compress_loop", file, lab.settings.seconds / 2], "compress_loop"))
+    return said["unpack_us"] + said["pack_us"]
+
+
 def count_mallocs(lab, server, request):
     """Allocating calls per request, counted while only whole requests are in flight."""
     seen = lab.bench.count(server, request, lab.malloc_file(server))

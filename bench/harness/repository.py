@@ -33,6 +33,7 @@ BATCHING = {
 MODELS = {
     "small": [requests.SMALL_SHAPE],
     "image": [requests.IMAGE_SHAPE],
+    "scores": [requests.CLASSES_SHAPE],
     "sink": [requests.IMAGE_SHAPE, [1]],
     **{name: [requests.SMALL_SHAPE] for name in BATCHING},
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """KServe v2 requests as bytes, and the check of their replies."""
 
+import gzip
 import json
 import math
 import random
@@ -56,12 +57,13 @@ def _post(model, headers, body):
     return "\r\n".join(head).encode() + body
 
 
-def binary(name, model, tensors, outputs, expect):
+def binary(name, model, tensors, outputs, expect, classes=0):
     """An infer request with binary tensors both ways, the form that tritonclient sends by default.
 
     tensors: {name: (shape, values)}; outputs: requested names; expect: the values of the last output, compared as FP32,
-    or None if only its presence is known.
+    or None if only its presence is known; classes: so many of the best are requested instead.
     """
+    more = {"classification": classes} if classes else {}
     inputs, tail = [], b""
     for tensor, (shape, values) in tensors.items():
         data = struct.pack(f"<{len(values)}f", *values)
@@ -70,7 +72,7 @@ def binary(name, model, tensors, outputs, expect):
         tail += data
     head = json.dumps({
         "inputs": inputs,
-        "outputs": [{"name": o, "parameters": {"binary_data": True}} for o in outputs],
+        "outputs": [{"name": o, "parameters": {"binary_data": True, **more}} for o in outputs],
     }, separators=(",", ":")).encode()
     headers = {"Content-Type": "application/octet-stream",
                "Inference-Header-Content-Length": len(head)}
@@ -103,7 +105,16 @@ def as_json(name, model, tensor, shape, values, output, headers=None):
     return Request(name, _post(model, {"Content-Type": "application/json", **(headers or {})}, body), check)
 
 
+def packed(plain):
+    """The same request packed with gzip, whose answer is to be packed, too."""
+    headers = {**plain.headers, "Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
+    del headers["Host"], headers["Content-Length"]
+    return Request(plain.name + ", gzip", _post(plain.model, headers, gzip.compress(plain.body, 6)),
+                   lambda body: plain.check(gzip.decompress(body)))
+
+
 SMALL_SHAPE = [16]
+CLASSES_SHAPE = [1000]
 IMAGE_SHAPE = [1, 3, 224, 224]
 
 
@@ -135,6 +146,13 @@ def image_json_shortest():
     values = floats(math.prod(IMAGE_SHAPE))
     return as_json("602 kB, JSON, shortest floats", "image", "INPUT0", IMAGE_SHAPE, values, "OUTPUT0",
                    {"Accept": "application/json; floats=shortest"})
+
+
+def scores(classes=0):
+    """1 000 numbers in; the same numbers out, or the best of them as classes."""
+    values = floats(math.prod(CLASSES_SHAPE))
+    what = f"the best {classes} of 1 000" if classes else "1 000 numbers"
+    return binary(what, "scores", {"INPUT0": (CLASSES_SHAPE, values)}, ["OUTPUT0"], None if classes else values, classes)
 
 
 def sink():

@@ -91,6 +91,36 @@ def triton_json(lab):
     return "\n\n".join(tables)
 
 
+def packed(lab):
+    """602 kB as gzip both ways, against libdeflate alone and the genuine Triton"""
+    request = requests.packed(requests.image())
+    rows, alone = [], []
+    pairs = [[Cell(server, request, n) for server in (lab.conch(), lab.triton())] for n in (1, 4)]
+    for _ in range(lab.settings.rounds):
+        alone.append(micro.compress_loop(lab, request.body))
+        say(f"  libdeflate alone {alone[-1]:.0f} us")
+        for cell in (cell for pair in pairs for cell in pair):
+            lab.bench.sample(cell)
+    bare = statistics.median(alone)
+    for a, b in pairs:
+        above, times = a.cpu_us / bare - 1, b.cpu_us / a.cpu_us
+        rows.append([a.connections, cpu(a), figure(bare), f"{above * 100:+.1f} %", "≤ 5 %", met(above <= 0.05), cpu(b),
+                     f"{times:.1f} ×", "≥ 2 ×", met(times >= 2), figure(a.p50_us), figure(b.p50_us)])
+    return table(["connections", "Conch CPU µs", "libdeflate alone CPU µs", "above it", "goal", "met", "Triton CPU µs",
+                  "less", "goal", "met", "Conch p50 µs", "Triton p50 µs"], rows)
+
+
+def classes(lab):
+    """the best 5 of 1 000 numbers, against the numbers themselves"""
+    pairs = [[Cell(lab.conch(), request, n) for request in (requests.scores(5), requests.scores())] for n in (16, 64)]
+    lab.bench.measure([cell for pair in pairs for cell in pair])
+    rows = []
+    for a, b in pairs:
+        more = a.cpu_us - b.cpu_us
+        rows.append([a.connections, cpu(a), cpu(b), f"{more:+.2f}", "≤ 3", met(more <= 3)])
+    return table(["connections", "best 5 CPU µs", "all CPU µs", "more µs", "goal", "met"], rows)
+
+
 def _batch_size(server, model):
     """The mean number of requests per execution."""
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v2/models/{model}/stats", timeout=20) as answer:
@@ -173,7 +203,8 @@ def mallocs(lab):
     rows = []
     conch = lab.conch_counted()
     for request in (requests.get("/v2/health/ready"), requests.small(), requests.sink(),
-                    requests.image(), requests.image_json()):
+                    requests.image(), requests.image_json(), requests.packed(requests.image()),
+                    requests.scores(5)):
         per_request = micro.count_mallocs(lab, conch, request)
         # A call now and then (a pool that grows once) is not one per request.
         rows.append([request.name, conch.name, f"{per_request:.3f}", "0", met(per_request < 0.01)])
@@ -228,6 +259,8 @@ ROWS = {
     "triton-small": triton_small,
     "triton-image": triton_image,
     "triton-json": triton_json,
+    "packed": packed,
+    "classes": classes,
     "batching": batching,
     "digits": digits,
     "ort": ort.ort,

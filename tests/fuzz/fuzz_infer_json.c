@@ -90,8 +90,8 @@ static void describe(const struct exchange *x, const struct status *st, struct b
             buf_add(out, in->buffers[0].base, in->buffers[0].size_bytes);
     }
     for (uint32_t i = 0; i < call->n_requested_outputs; i++)
-        buf_addf(out, "%s %s %d", r->maker.outputs[i], call->requested_outputs[i].name,
-                 call->requested_outputs[i].form.binary);
+        buf_addf(out, "%s %s %d %u", r->maker.outputs[i], call->requested_outputs[i].name,
+                 call->requested_outputs[i].form.binary, call->requested_outputs[i].form.n_classes);
     buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->maker.n_inputs,
              r->maker.n_outputs, r->maker.n_parameters, call->binary_default, r->maker.flags,
              r->maker.id);
