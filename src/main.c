@@ -382,8 +382,18 @@ static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
                             "start Metrics service");
 }
 
+static bool start_trace(TRITONSERVER_Server *server, const struct options *o,
+                        struct conch_trace **ret_trace)
+{
+    struct conch_trace_options trace;
+    conch_trace_options_init(&trace);
+    options_apply_trace(o, &trace);
+    return worked_or_logged(conch_trace_start(server, &trace, ret_trace), "configure tracing");
+}
+
 /* The open ports. */
 struct frontends {
+    struct conch_trace *trace;
     struct conch_http *http;
     struct conch_grpc *grpc;
     struct conch_metrics *metrics;
@@ -468,6 +478,7 @@ static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint6
         return false;
     follower_join(&f->follower);
     conch_metrics_stop(f->metrics, LAST_PAGE_MS);
+    conch_trace_stop(f->trace);
     return true;
 }
 
@@ -554,6 +565,8 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
 
 static bool open_ports(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
 {
+    if (!start_trace(server, o, &f->trace))
+        return false;
     if (option_bool(o, OPT_ALLOW_GRPC) && !start_grpc(server, o, &f->grpc))
         return false;
     if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &f->http))

@@ -21,6 +21,7 @@ struct TRITONSERVER_ServerOptions;
 struct conch_grpc_options;
 struct conch_http_options;
 struct conch_metrics_options;
+struct conch_trace_options;
 
 enum option_id {
 #define OPTION(group, id, ...) OPT_##id,
@@ -81,6 +82,9 @@ const char *options_backend_directory(void);
 void options_apply_http(const struct options *o, struct conch_http_options *http);
 void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc);
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
+
+/* options_apply_trace - sets the members that the options of traces give. */
+void options_apply_trace(const struct options *o, struct conch_trace_options *trace);
 
 /* options_help - prints all flags with their defaults, by group, for a terminal of 100 columns. */
 void options_help(FILE *out, const char *program);

@@ -248,3 +248,59 @@ void options_apply_metrics(const struct options *o, struct conch_metrics_options
     const char *address = option_text(o, OPT_METRICS_ADDRESS);
     metrics->address = address ? address : option_text(o, OPT_HTTP_ADDRESS);
 }
+
+/* ---- Traces --------------------------------------------------------------------------------- */
+
+/* The last value of a setting in --trace-config, else that of the deprecated flag. */
+static const char *trace_text(const struct options *o, const char *name, enum option_id deprecated)
+{
+    const struct option_value *config = &o->values[OPT_TRACE_CONFIG];
+    const char *found = option_text(o, deprecated);
+    for (size_t i = 0; i < config->n_list; i++) {
+        const char *value = trace_config_value(config->list[i], name);
+        if (value)
+            found = value;
+    }
+    return found;
+}
+
+/* Adds a level to those before it; OFF wins over all others. */
+static void add_trace_level(const char *text, bool *is_off, unsigned int *level)
+{
+    if (trace_level_is_off(text))
+        *is_off = true;
+    else
+        *level |= trace_level_has_tensors(text) ? TRITONSERVER_TRACE_LEVEL_TENSORS
+                                                : TRITONSERVER_TRACE_LEVEL_TIMESTAMPS;
+}
+
+static unsigned int trace_level(const struct options *o)
+{
+    const struct option_value *config = &o->values[OPT_TRACE_CONFIG];
+    const struct option_value *flag = &o->values[OPT_TRACE_LEVEL];
+    unsigned int level = 0;
+    bool is_off = false;
+    for (size_t i = 0; i < flag->n_list; i++)
+        add_trace_level(flag->list[i], &is_off, &level);
+    for (size_t i = 0; i < config->n_list; i++) {
+        const char *text = trace_config_value(config->list[i], "level");
+        if (text)
+            add_trace_level(text, &is_off, &level);
+    }
+    return is_off ? 0 : level;
+}
+
+static int32_t trace_number(const struct options *o, const char *name, enum option_id deprecated)
+{
+    return (int32_t)strtol(trace_text(o, name, deprecated), NULL, 10); /* it was checked */
+}
+
+void options_apply_trace(const struct options *o, struct conch_trace_options *trace)
+{
+    trace->file = trace_text(o, "triton,file", OPT_TRACE_FILE);
+    trace->level = trace_level(o);
+    trace->rate = (uint32_t)trace_number(o, "rate", OPT_TRACE_RATE);
+    trace->count = trace_number(o, "count", OPT_TRACE_COUNT);
+    trace->log_frequency =
+        (uint32_t)trace_number(o, "triton,log-frequency", OPT_TRACE_LOG_FREQUENCY);
+}

@@ -109,8 +109,8 @@ CHECK(check_compression)
 
 CHECK(check_trace_level)
 {
-    static const char *const levels[] = {"off",  "timestamps", "tensors", "false",
-                                         "true", "min",        "max",     NULL};
+    static const char *const levels[] = {"off", "timestamps", "tensors", "false", "true",
+                                         "on",  "min",        "max",     NULL};
     return is_one_of(text, levels)
                ? NULL
                : option_message("invalid value for trace level option: %s", text);
@@ -216,6 +216,16 @@ static bool is_setting(const struct trace_setting *s, const char *name)
            memcmp(s->name, name, s->name_length) == 0;
 }
 
+/* Whether text is "<mode>,<name>=…". */
+static bool is_mode_setting(const char *text, const struct trace_setting *s, const char *mode,
+                            const char *name)
+{
+    size_t length = strlen(mode);
+    if (s->global || strncasecmp(text, mode, length) != 0 || text[length] != ',')
+        return false;
+    return !name || (s->name_length == strlen(name) && memcmp(s->name, name, s->name_length) == 0);
+}
+
 CHECK(check_trace_config)
 {
     static const char *const modes[] = {"triton", "opentelemetry", NULL};
@@ -226,17 +236,17 @@ CHECK(check_trace_config)
             "--trace-config option format is '<trace mode>,<setting>=<value>'. Got %s", text);
     if (is_setting(&s, "level"))
         return check_trace_level(option, v, s.value);
-    if (is_setting(&s, "rate") || is_setting(&s, "count"))
+    if (is_setting(&s, "rate") || is_setting(&s, "count") ||
+        is_mode_setting(text, &s, "triton", "log-frequency"))
         return option_parse_int(s.value, INT32_MIN, INT32_MAX, &number);
-    if (is_setting(&s, "mode") && !is_one_of(s.value, modes))
-        return option_message("invalid value for trace mode option: %s", s.value);
-    return NULL;
-}
-
-bool trace_level_asks(const char *text)
-{
-    static const char *const none[] = {"off", "false", NULL};
-    return !is_one_of(text, none);
+    if (is_setting(&s, "mode"))
+        return is_one_of(s.value, modes)
+                   ? NULL
+                   : option_message("invalid value for trace mode option: %s", s.value);
+    if (is_mode_setting(text, &s, "triton", "file") ||
+        is_mode_setting(text, &s, "opentelemetry", NULL))
+        return NULL;
+    return option_message("there is no such setting of traces: %s", text);
 }
 
 bool trace_config_asks(const char *text)
@@ -244,8 +254,29 @@ bool trace_config_asks(const char *text)
     struct trace_setting s;
     if (!split_trace_setting(text, &s))
         return true;
-    return (is_setting(&s, "level") && trace_level_asks(s.value)) ||
-           (is_setting(&s, "mode") && strcasecmp(s.value, "triton") != 0);
+    return (is_setting(&s, "mode") && strcasecmp(s.value, "triton") != 0) ||
+           is_mode_setting(text, &s, "opentelemetry", NULL);
+}
+
+const char *trace_config_value(const char *text, const char *name)
+{
+    struct trace_setting s;
+    if (!split_trace_setting(text, &s))
+        return NULL;
+    const char *comma = strchr(name, ',');
+    bool fits = comma ? is_mode_setting(text, &s, "triton", comma + 1) : is_setting(&s, name);
+    return fits ? s.value : NULL;
+}
+
+bool trace_level_is_off(const char *text)
+{
+    static const char *const none[] = {"off", "false", NULL};
+    return is_one_of(text, none);
+}
+
+bool trace_level_has_tensors(const char *text)
+{
+    return strcasecmp(text, "tensors") == 0;
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------- */

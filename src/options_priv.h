@@ -112,7 +112,15 @@ CHECK(check_gpu_limit);
 CHECK(check_host_policy);
 bool metrics_config_asks(const char *text);
 bool trace_config_asks(const char *text);
-bool trace_level_asks(const char *text);
+
+/*
+ * trace_config_value - the value if text sets the name ("rate", "triton,file"), which may belong to
+ * a mode; NULL: it sets something else. trace_level_is_off, trace_level_has_tensors - the meaning
+ * of a level.
+ */
+const char *trace_config_value(const char *text, const char *name);
+bool trace_level_is_off(const char *text);
+bool trace_level_has_tensors(const char *text);
 
 /*
  * options_check_together - checks flags against each other. Returns NULL or the error, to be freed.

@@ -385,6 +385,37 @@ CONCH_DECLSPEC int conch_metrics_port(const struct conch_metrics *metrics);
  * frees metrics. */
 CONCH_DECLSPEC void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms);
 
+struct conch_trace;
+
+/* Set by conch_trace_options_init(), then by the caller. The settings of a server's traces. */
+struct conch_trace_options {
+    size_t size;            /* of this struct, as the caller knows it; set by the initialiser */
+    const char *file;       /* copied; "" = none */
+    unsigned int level;     /* TRITONSERVER_TRACE_LEVEL_TIMESTAMPS and _TENSORS; 0 = off */
+    uint32_t rate;          /* of so many requests one is traced */
+    int32_t count;          /* traces after which there are no more; -1 = no limit */
+    uint32_t log_frequency; /* traces in each of several files; 0 = one file */
+};
+
+/* conch_trace_options_init - the defaults: off, rate 1000. */
+CONCH_DECLSPEC void conch_trace_options_init(struct conch_trace_options *options);
+
+/*
+ * conch_trace_start - traces the requests of the frontends, and lets clients change the settings.
+ * Call it before the frontends start, and conch_trace_stop() when they and the server have stopped.
+ * Without it clients may read the settings, and there is no file for traces.
+ *
+ * Errors: ALREADY_EXISTS          a frontend runs
+ *         UNAVAILABLE             the system has no room for another thread
+ *         INVALID_ARG, NOT_FOUND  the file cannot be written there
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_trace_start(struct TRITONSERVER_Server *server, const struct conch_trace_options *options,
+                  struct conch_trace **ret_trace);
+
+/* conch_trace_stop - writes what was traced. NULL is fine. */
+CONCH_DECLSPEC void conch_trace_stop(struct conch_trace *trace);
+
 #ifdef __cplusplus
 }
 #endif

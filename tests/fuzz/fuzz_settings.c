@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "frontends/http/settings_body.h"
+#include "frontends/tracing/trace_setting.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,6 +26,19 @@ static void change_log(const struct settings_body *body)
     status_free(st);
 }
 
+static void change_trace(const struct settings_body *body)
+{
+    struct trace_change change;
+    struct status *st = settings_body_read_trace(body, &change);
+    for (int i = 0; i < N_TRACE_FIELDS && !st; i++) {
+        int64_t least = i == TRACE_COUNT ? -1 : 0, most = i == TRACE_COUNT ? INT32_MAX : UINT32_MAX;
+        if (change.fields[i].kind == TRACE_SET &&
+            (change.fields[i].to < least || change.fields[i].to > most))
+            abort();
+    }
+    status_free(st);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct json_error error;
@@ -34,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena_init(&arena, NULL, 0, 4 * size + (1 << 16), NULL, NULL);
     struct settings_body body = {(const char *)data, size, &arena};
     change_log(&body);
+    change_trace(&body);
     arena_reset(&arena);
     return 0;
 }

@@ -34,6 +34,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
     ctx->share = env->net.loop_ctx;
     ctx->packing = ctx->share ? ctx->share->packing : NULL;
     access_view_init(&ctx->access, settings->access);
+    trace_sampler_init(&ctx->sampler, settings->tracer);
     list_init(&ctx->watched);
     timer_init(&ctx->watch_timer, NULL);
 }
@@ -43,6 +44,7 @@ void grpc_ctx_done(struct grpc_ctx *ctx)
     BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set);
     access_view_done(&ctx->access);
     compress_free(ctx->compress);
+    trace_sampler_done(&ctx->sampler);
 }
 
 struct inline_budget *grpc_inline_budget(const struct grpc_ctx *ctx)

@@ -33,6 +33,7 @@
 #include "frontends/ops/access.h"
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/stream_flow.h"
+#include "frontends/tracing/tracer.h"
 
 struct call_job;
 struct compress;
@@ -115,6 +116,7 @@ struct grpc_settings {
     struct restrictions restrictions;
     struct regions *regions;             /* of shared memory; borrowed */
     struct access *access;               /* --access-rules; NULL: none */
+    struct tracer *tracer;               /* NULL: nothing is traced */
     const struct regex *forward_pattern; /* of metadata that become parameters; NULL: none do */
     struct stream_flow_limits flow;      /* of each decoupled request */
     enum grpc_compression compression;   /* of answers to inferences */
@@ -129,6 +131,7 @@ struct grpc_ctx {
     struct compress *compress; /* for small messages, … */
     struct packing *packing;   /* … for others, the loop's own; NULL: for all */
     struct loop_share *share;  /* the loop's inline budget; NULL: this thread executes no models */
+    struct trace_sampler sampler;
     /* Names that calls of Health/Watch watch (health_watch.c). */
     struct list watched;
     size_t n_watched;

@@ -239,6 +239,7 @@ static void free_grpc(struct conch_grpc *grpc)
 {
     restrictions_done(&grpc->settings.restrictions);
     access_stop(grpc->settings.access);
+    tracer_put(grpc->settings.tracer);
     regex_free((struct regex *)(uintptr_t)grpc->settings.forward_pattern);
     mem_free(grpc);
 }
@@ -287,6 +288,7 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
 
     struct conch_grpc *grpc = mem_zalloc(sizeof(*grpc));
     grpc->settings.server = (struct server *)server;
+    grpc->settings.tracer = tracer_get(grpc->settings.server);
     struct status *st = start_calls(grpc, &o);
     if (st) {
         free_grpc(grpc);

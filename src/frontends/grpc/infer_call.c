@@ -35,12 +35,14 @@
 #include "frontends/ops/tensor_regions.h"
 
 struct infer_part {
-    bool has_request; /* `request` is initialised */
-    bool with_core;   /* server_infer() took it */
-    bool is_finished; /* … and its final response has come to the loop */
-    bool is_closed;   /* the answer was sent or dropped */
-    char *block;      /* of the client's message */
-    size_t n_bytes;   /* of that message */
+    bool has_request;      /* `request` is initialised */
+    bool with_core;        /* server_infer() took it */
+    bool is_finished;      /* … and its final response has come to the loop */
+    bool is_closed;        /* the answer was sent or dropped */
+    char *block;           /* of the client's message */
+    size_t n_bytes;        /* of that message */
+    uint64_t begun_ns;     /* the start of the loop's iteration */
+    struct traced *traced; /* NULL: the request is not traced */
     struct tensor_blocks blocks;
     struct tensor_regions regions;
     struct classification classes;
@@ -59,6 +61,12 @@ static struct infer_part *part_of_request(struct request *r)
     return CONTAINER_OF(r, struct infer_part, request);
 }
 
+/* Only for a request that is traced. */
+static void stamp_infer(struct grpc_call *c, enum trace_stamp stamp)
+{
+    traced_stamp(infer_part_of(c)->traced, stamp, clock_now_ns(c->ctx->loop->clock));
+}
+
 /* ---- What the core calls -------------------------------------------------------------------- */
 
 static void reply_with_outputs(struct grpc_call *c, struct response *resp)
@@ -67,6 +75,8 @@ static void reply_with_outputs(struct grpc_call *c, struct response *resp)
     struct infer_identity identity = {m->name, m->version_text, resp->id};
     struct infer_pieces pieces;
     struct status *st = infer_encode(resp, &identity, INFER_UNARY, &c->arena, &pieces);
+    if (UNLIKELY(infer_part_of(c)->traced != NULL))
+        stamp_infer(c, STAMP_GRPC_SEND_START);
     if (st)
         call_fail(c, st);
     else
@@ -79,6 +89,8 @@ static void reply_to_infer(struct grpc_call *c)
     if (c->has_ended) /* the deadline has passed, or the call was cancelled */
         return;
     struct status *st = answer_read(&infer_part_of(c)->answer, &resp);
+    if (UNLIKELY(infer_part_of(c)->traced != NULL))
+        stamp_infer(c, STAMP_RESPONSE_COMPLETE);
     if (!st)
         st = tensor_regions_finish(&infer_part_of(c)->regions, resp);
     if (UNLIKELY(st != NULL))
@@ -186,6 +198,8 @@ static void begin_infer(struct grpc_call *c)
     struct infer_part *p = infer_part_of(c);
     p->has_request = p->with_core = p->is_finished = p->is_closed = false;
     p->block = NULL;
+    p->begun_ns = c->ctx->loop->now_ns;
+    p->traced = NULL;
     p->blocks = (struct tensor_blocks){NULL};
     tensor_regions_init(&p->regions, c->ctx->settings->regions);
     answer_init(&p->answer, on_infer_answered, on_infer_destroyed);
@@ -235,6 +249,24 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
     return st;
 }
 
+static struct status *start_infer(struct grpc_call *c)
+{
+    struct infer_part *p = infer_part_of(c);
+    struct traced *t = trace_sample(&c->ctx->sampler, p->request.model->name);
+    if (UNLIKELY(t != NULL)) {
+        p->traced = t;
+        p->request.maker.trace = traced_trace(t);
+        traced_stamp(t, STAMP_GRPC_WAITREAD_START, p->begun_ns);
+        stamp_infer(c, STAMP_GRPC_WAITREAD_END);
+    }
+    struct status *st = server_infer(c->ctx->settings->server, &p->request);
+    if (st) {
+        p->request.maker.trace = NULL;
+        traced_refused(t);
+    }
+    return st;
+}
+
 static void take_infer_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
     struct infer_part *p = infer_part_of(c);
@@ -249,7 +281,7 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
     if (!st) {
         call_ref(c);         /* the final response's */
         p->with_core = true; /* set before the call, which may answer before it returns */
-        st = server_infer(c->ctx->settings->server, &p->request);
+        st = start_infer(c);
         if (!st)
             return;
         p->with_core = false;
@@ -269,6 +301,10 @@ static void close_infer(struct grpc_call *c)
 {
     struct infer_part *p = infer_part_of(c);
     p->is_closed = true;
+    if (UNLIKELY(p->traced != NULL)) {
+        stamp_infer(c, STAMP_GRPC_SEND_END);
+        traced_end(TAKE(p->traced));
+    }
     if (!p->with_core || p->is_finished)
         drop_answer(p);
 }

@@ -73,6 +73,7 @@ struct stream_part {
     struct list unpacked;   /* messages behind the one that a helper packs, the first, in order */
     struct status *failure; /* ends the call when these are sent; or NULL */
     bool is_half_closed;    /* the client has closed its sending side */
+    uint64_t waits_ns;      /* since when the next message is waited for: a loop's iteration */
     bool ends_at_error;     /* the metadata triton_grpc_error */
 };
 
@@ -93,6 +94,7 @@ struct streamed {
     struct response_inbox inbox;
     struct stream_flow flow; /* of a decoupled model's */
     struct message destroyed;
+    struct traced *traced; /* NULL: the request is not traced */
     struct request request;
     _Alignas(16) char memory[GRPC_REQUEST_BYTES];
 };
@@ -117,11 +119,21 @@ static struct stream_part *stream_part_of(struct grpc_call *c)
 
 /* ---- Requests ------------------------------------------------------------------------------- */
 
+/* Only for a request that is traced. */
+static void stamp_streamed(struct streamed *r, enum trace_stamp stamp)
+{
+    traced_stamp(r->traced, stamp, clock_now_ns(r->call->ctx->loop->clock));
+}
+
 static void unref_streamed(struct streamed *r)
 {
     struct grpc_call *c = r->call;
     if (--r->refs > 0)
         return;
+    if (UNLIKELY(r->traced != NULL)) {
+        stamp_streamed(r, STAMP_GRPC_SEND_END);
+        traced_end(r->traced);
+    }
     stream_flow_done(&r->flow);
     pool_release(r);
     call_unref(c);
@@ -442,6 +454,8 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
     struct grpc_call *c = r->call;
     struct infer_pieces pieces;
 
+    if (UNLIKELY(r->traced != NULL))
+        stamp_streamed(r, STAMP_GRPC_SEND_START);
     if (is_over(c) || (!resp && !r->wants_empty_final)) {
         if (resp)
             drop_response(r, resp);
@@ -589,6 +603,8 @@ static void send_responses(struct response_inbox *in)
     uint32_t flags;
 
     call_ref(c);
+    if (UNLIKELY(r->traced != NULL))
+        stamp_streamed(r, STAMP_RESPONSE_COMPLETE);
     if (atomic_load(&r->flow.has_stalled))
         call_fail(c, status_new(STATUS_EXHAUSTED, "the client has not read its responses"));
     while (response_inbox_next(in, &resp, &flags)) {
@@ -614,7 +630,8 @@ static void send_responses(struct response_inbox *in)
 static void begin_stream(struct grpc_call *c)
 {
     struct stream_part *p = stream_part_of(c);
-    *p = (struct stream_part){.ends_at_error = c->wants_true_status};
+    *p = (struct stream_part){.ends_at_error = c->wants_true_status,
+                              .waits_ns = c->ctx->loop->now_ns};
     list_init(&p->order);
     list_init(&p->all);
     list_init(&p->unpacked);
@@ -671,6 +688,23 @@ struct taken {
     bool at_once; /* an error of it need not wait for earlier answers */
 };
 
+static struct status *start_streamed(struct grpc_call *c, struct streamed *r)
+{
+    struct traced *t = trace_sample(&c->ctx->sampler, r->request.model->name);
+    if (UNLIKELY(t != NULL)) {
+        r->traced = t;
+        r->request.maker.trace = traced_trace(t);
+        traced_stamp(t, STAMP_GRPC_WAITREAD_START, stream_part_of(c)->waits_ns);
+        stamp_streamed(r, STAMP_GRPC_WAITREAD_END);
+    }
+    struct status *st = server_infer(c->ctx->settings->server, &r->request);
+    if (st) {
+        r->request.maker.trace = NULL;
+        traced_refused(t);
+    }
+    return st;
+}
+
 /* The message as a request. While the service stops only sequences that have begun go on. */
 static struct status *fill_streamed(struct grpc_call *c, const struct infer_message *m,
                                     struct streamed *r)
@@ -691,7 +725,7 @@ static struct status *fill_streamed(struct grpc_call *c, const struct infer_mess
         return status_no_memory();
     if (c->ctx->env->net.draining && !request_names_sequence(&r->request))
         return status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
-    return server_infer(c->ctx->settings->server, &r->request);
+    return start_streamed(c, r);
 }
 
 static struct status *submit_message(struct grpc_call *c, struct taken *t)
@@ -762,6 +796,7 @@ static void take_stream_message(struct grpc_call *c, char *block, const char *by
     struct taken t = {.block = block, .n_bytes = n_bytes};
     start_request(c, &t, bytes, n_bytes);
     pool_release(t.block); /* of a message that became no request */
+    stream_part_of(c)->waits_ns = c->ctx->loop->now_ns;
     finish_if_over(c);
 }
 

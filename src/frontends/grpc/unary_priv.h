@@ -37,7 +37,7 @@ struct status *unary_cuda_memory_status(struct unary_call *c);
 struct status *unary_cuda_memory_register(struct unary_call *c);
 struct status *unary_cuda_memory_unregister(struct unary_call *c);
 
-/* unary_settings.c: the log; traces, which are unsupported. */
+/* unary_settings.c: the log and traces. */
 struct status *unary_log_settings(struct unary_call *c);
 struct status *unary_trace_setting(struct unary_call *c);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The method for the log's settings, and the method for traces, which answers that this server does
- * not support them yet. Thread: the loop's.
+ * The methods for the settings of the log and of traces. Thread: the loop's.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "core/model/model.h"
 #include "frontends/grpc/unary_priv.h"
 #include "frontends/ops/log_settings.h"
+#include "frontends/tracing/tracer.h"
 #include "proto/inference.pb-c.h"
 
 /* ---- The log -------------------------------------------------------------------------------- */
@@ -152,19 +153,128 @@ struct status *unary_log_settings(struct unary_call *c)
     return fine ? NULL : status_no_memory();
 }
 
-/* ---- Features that are refused --------------------------------------------------------------- */
+/* ---- Traces --------------------------------------------------------------------------------- */
+
+typedef Inference__TraceSettingRequest__SettingValue trace_words;
+typedef Inference__TraceSettingResponse__SettingsEntry trace_entry;
+typedef Inference__TraceSettingResponse__SettingValue trace_answer;
+
+/* Finds the words of that name, the last of several. NULL: the request lacks the name. */
+static const trace_words *find_trace_setting(const Inference__TraceSettingRequest *asked,
+                                             const char *name)
+{
+    static const trace_words none;
+    for (size_t i = asked->n_settings; i > 0; i--) {
+        if (strcmp(asked->settings[i - 1]->key, name) == 0)
+            return asked->settings[i - 1]->value ? asked->settings[i - 1]->value : &none;
+    }
+    return NULL;
+}
+
+static struct status *read_trace_words(const trace_words *words, enum trace_field field,
+                                       struct trace_change *change)
+{
+    struct status *st = NULL;
+    if (words->n_value == 0)
+        change->fields[field].kind = TRACE_CLEAR;
+    else if (field == TRACE_LEVEL)
+        for (size_t i = 0; i < words->n_value && !st; i++)
+            st = trace_change_level(change, words->value[i], words->n_value);
+    else if (words->n_value > 1)
+        st =
+            status_new(STATUS_INVALID_ARG, "expect only 1 value for '%s'", trace_field_name(field));
+    else
+        st = trace_change_number(change, field, words->value[0], " ");
+    return st;
+}
+
+static struct status *read_trace_change(const Inference__TraceSettingRequest *asked,
+                                        struct trace_change *ret)
+{
+    struct status *st = find_trace_setting(asked, "trace_file") ? trace_refuse_file() : NULL;
+    *ret = (struct trace_change){0};
+    for (int i = 0; i < N_TRACE_FIELDS && !st; i++) {
+        enum trace_field field = (enum trace_field)i;
+        const trace_words *words = find_trace_setting(asked, trace_field_name(field));
+        if (words)
+            st = read_trace_words(words, field, ret);
+    }
+    return st;
+}
+
+/* Adds one more line to the answer, whose list has room for it; false: no memory. */
+static bool add_words(struct unary_call *c, const char *name, const char *const words[], size_t n)
+{
+    Inference__TraceSettingResponse *answer = (Inference__TraceSettingResponse *)c->answer;
+    trace_entry *entry =
+        UNARY_NEW(c, trace_entry, inference__trace_setting_response__settings_entry__init);
+    trace_answer *value =
+        UNARY_NEW(c, trace_answer, inference__trace_setting_response__setting_value__init);
+    if (!entry || !value || !(value->value = unary_alloc(c, n, sizeof(*value->value))))
+        return false;
+    for (; value->n_value < n; value->n_value++) {
+        char *word = arena_strndup(c->arena, words[value->n_value], strlen(words[value->n_value]));
+        if (!word)
+            return false;
+        value->value[value->n_value] = word;
+    }
+    entry->key = unary_borrow(name);
+    entry->value = value;
+    answer->settings[answer->n_settings++] = entry;
+    return true;
+}
+
+static bool add_levels(struct unary_call *c, int64_t level)
+{
+    const char *words[2];
+    size_t n = 0;
+    if (level & TRACE_TIMESTAMPS)
+        words[n++] = "TIMESTAMPS";
+    if (level & TRACE_TENSORS)
+        words[n++] = "TENSORS";
+    if (n == 0)
+        words[n++] = "OFF";
+    return add_words(c, trace_field_name(TRACE_LEVEL), words, n);
+}
+
+static bool add_trace_number(struct unary_call *c, const char *name, int64_t number)
+{
+    char text[24];
+    const char *word = text;
+    snprintf(text, sizeof(text), "%" PRId64, number);
+    return add_words(c, name, &word, 1);
+}
+
+static struct status *answer_trace_settings(struct unary_call *c, struct tracer *tracer,
+                                            const char *model_name)
+{
+    static const char *const mode = "triton";
+    Inference__TraceSettingResponse *answer = (Inference__TraceSettingResponse *)c->answer;
+    struct tracer_settings now = tracer_settings(tracer, model_name);
+    answer->settings = unary_alloc(c, N_TRACE_FIELDS + 2, sizeof(*answer->settings));
+    bool fine = answer->settings && add_levels(c, now.values.of[TRACE_LEVEL]);
+    for (int i = TRACE_RATE; i < N_TRACE_FIELDS && fine; i++)
+        fine = add_trace_number(c, trace_field_name((enum trace_field)i), now.values.of[i]);
+    fine = fine && add_words(c, "trace_file", &now.path, 1) && add_words(c, "trace_mode", &mode, 1);
+    return fine ? NULL : status_no_memory();
+}
 
 struct status *unary_trace_setting(struct unary_call *c)
 {
     const Inference__TraceSettingRequest *asked =
         (const Inference__TraceSettingRequest *)c->request;
     struct ops_model_ref ref = unary_model_ref(asked->model_name, "");
-    struct model *m;
-    if (ref.name_length > 0) {
-        struct status *st = ops_model_find(c->server, &ref, &m);
-        if (st)
-            return st;
-        model_unref(m);
-    }
-    return status_new(STATUS_UNSUPPORTED, "tracing is not supported by this server");
+    struct trace_change change;
+    struct status *st = ref.name_length > 0 ? ops_model_to_trace(c->server, &ref) : NULL;
+    if (!st)
+        st = read_trace_change(asked, &change);
+    if (st)
+        return st;
+    struct tracer *tracer = tracer_get(c->server);
+    if (asked->n_settings > 0)
+        st = tracer_change(tracer, asked->model_name, &change);
+    if (!st)
+        st = answer_trace_settings(c, tracer, asked->model_name);
+    tracer_put(tracer);
+    return st;
 }

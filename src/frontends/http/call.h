@@ -25,6 +25,7 @@
 #include "frontends/ops/restrictions.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/ops/tensor_regions.h"
+#include "frontends/tracing/tracer.h"
 
 struct loop_share;
 struct regex;
@@ -38,6 +39,7 @@ struct http_settings {
     struct regions *regions;             /* of clients; borrowed; NULL: there are none */
     struct access *access;               /* --access-rules; NULL: none */
     const struct regex *forward_pattern; /* of headers that become parameters; NULL: none do */
+    struct tracer *tracer;
 };
 
 /* Per loop; the loop's thread only. */
@@ -47,6 +49,7 @@ struct http_ctx {
     struct access_view access;
     struct buf json; /* replies are printed into it; it keeps its memory */
     struct memo memo;
+    struct trace_sampler sampler;
 };
 
 /* The header Inference-Header-Content-Length, parsed as in the reference. */
@@ -88,6 +91,7 @@ struct http_call {
     const char *region;          /* that the path names; "": none */
     struct forwarded *forwarded; /* headers that become parameters, in the exchange's arena */
     char *text_taken;            /* the text of a long document; ended by pool_release() */
+    uint64_t head_ns;            /* when it came: the start of the loop's iteration */
 
     /* An inference; see infer.c. */
     bool begun;       /* `request` is initialised */
@@ -95,6 +99,7 @@ struct http_call {
     bool is_answered; /* … and its final response has come to the loop */
     bool is_closed;   /* on_end was called before that */
     bool binary_default;
+    struct traced *traced; /* NULL: the request is not traced */
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
     struct classification classes;

@@ -237,6 +237,7 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->has_timeout = r->has_timeout;
     call->timeout_text = NULL;
     call->model = (struct ops_model_ref){0};
+    call->head_ns = x->env->net.loop->now_ns;
     call->route = r->route;
     call->is_restricted = r->is_restricted;
     call->is_refused = is_refused(x, head, r);
@@ -310,6 +311,7 @@ static void *http_ctx_new(void *arg, struct net_env *env)
     ctx->settings = &http->settings;
     ctx->share = env->loop_ctx;
     access_view_init(&ctx->access, http->settings.access);
+    trace_sampler_init(&ctx->sampler, http->settings.tracer);
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
@@ -321,6 +323,7 @@ static void http_ctx_free(void *arg)
         return;
     access_view_done(&ctx->access);
     buf_done(&ctx->json);
+    trace_sampler_done(&ctx->sampler);
     mem_free(ctx);
 }
 
@@ -407,6 +410,7 @@ static void free_http(struct conch_http *http)
     restrictions_done(&http->settings.restrictions);
     access_stop(http->settings.access);
     regex_free((struct regex *)(uintptr_t)http->settings.forward_pattern);
+    tracer_put(http->settings.tracer);
     mem_free(http);
 }
 
@@ -449,6 +453,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     struct conch_http *http = mem_zalloc(sizeof(*http));
     http->settings.server = (struct server *)server;
     http->settings.max_input_bytes = o.max_input_bytes;
+    http->settings.tracer = tracer_get(http->settings.server);
     net.handler_arg = http;
     struct status *st = read_client_settings(&o, &http->settings);
     if (!st)

@@ -56,6 +56,13 @@ static void drop_request(struct http_call *call)
     request_unref(&call->request);
 }
 
+/* Only for a request that is traced. */
+static void stamp_now(struct exchange *x, enum trace_stamp stamp)
+{
+    struct http_call *call = exchange_part(x);
+    traced_stamp(call->traced, stamp, clock_now_ns(x->env->net.loop->clock));
+}
+
 /* The final response has arrived: the loop's thread goes on. */
 static void reply_with_response(struct exchange *x)
 {
@@ -68,6 +75,8 @@ static void reply_with_response(struct exchange *x)
         return;
     }
     struct status *st = answer_read(&call->answer, &resp);
+    if (UNLIKELY(call->traced != NULL))
+        stamp_now(x, STAMP_RESPONSE_COMPLETE);
     if (!st)
         st = tensor_regions_finish(&call->regions, resp);
     if (UNLIKELY(st != NULL))
@@ -176,6 +185,7 @@ void infer_begin(struct exchange *x, struct model *model)
     call->begun = true;
     call->with_core = call->is_answered = call->is_closed = false;
     call->binary_default = false;
+    call->traced = NULL;
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
     call->classes = (struct classification){0};
@@ -190,11 +200,30 @@ void infer_begin(struct exchange *x, struct model *model)
         call->request.maker.inline_budget = loop_share_budget(ctx->share);
 }
 
+static void begin_trace(struct exchange *x, struct traced *t)
+{
+    struct http_call *call = exchange_part(x);
+    call->traced = t;
+    call->request.maker.trace = traced_trace(t);
+    traced_stamp(t, STAMP_HTTP_RECV_START, call->head_ns);
+    stamp_now(x, STAMP_HTTP_RECV_END);
+}
+
+/* The core has not taken the request. */
+static void refuse_trace(struct http_call *call)
+{
+    call->request.maker.trace = NULL;
+    traced_refused(call->traced);
+}
+
 /* The core owns it afterwards: `x` may be freed. */
 static struct status *start_inference(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct server *server = call_ctx(x)->settings->server;
+    struct traced *t = trace_sample(&call_ctx(x)->sampler, call->request.model->name);
+    if (UNLIKELY(t != NULL))
+        begin_trace(x, t);
     if (!call->blocks.first)
         return server_infer(server, &call->request);
     exchange_ref(x);
@@ -226,6 +255,7 @@ static void infer_body(struct exchange *x, struct model *model)
         if (!st)
             return;
         call->with_core = false;
+        refuse_trace(call);
     }
     reply_status(x, st, type);
 }
@@ -273,6 +303,10 @@ void infer_end(struct exchange *x)
     if (!call->begun) {
         pool_release(TAKE(call->text_taken));
         return;
+    }
+    if (UNLIKELY(call->traced != NULL)) {
+        stamp_now(x, STAMP_HTTP_SEND_END);
+        traced_end(TAKE(call->traced));
     }
     pool_release(TAKE(call->json_taken));
     pool_release(TAKE(call->packed_reply));

@@ -337,6 +337,8 @@ void infer_print(struct exchange *x, struct response *resp)
     if (p.n_pieces == 1)
         answer_drop(&p.call->answer);
     p.pieces[0] = (struct iovec){text, size};
+    if (UNLIKELY(p.call->traced != NULL))
+        traced_stamp(p.call->traced, STAMP_HTTP_SEND_START, clock_now_ns(x->env->net.loop->clock));
     struct http_reply reply = {
         .status = 200,
         .content_type = p.n_pieces > 1 ? "application/octet-stream" : content_json,

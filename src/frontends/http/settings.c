@@ -7,15 +7,19 @@
  */
 #include "frontends/http/handlers.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/json.h"
 #include "base/status.h"
 #include "frontends/http/call.h"
 #include "frontends/http/reply.h"
 #include "frontends/http/settings_body.h"
 #include "frontends/ops/log_settings.h"
+#include "frontends/tracing/tracer.h"
 
 /* Checks the body and describes it for the functions that read it. */
-static struct status *take_body(struct exchange *x, struct settings_body *ret)
+static struct status *check_settings_body(struct exchange *x, struct settings_body *ret)
 {
     *ret = (struct settings_body){x->body, x->body_size, &x->arena};
     return request_json_check(x->body, x->body_size, call_ctx(x)->settings->max_input_bytes);
@@ -48,11 +52,103 @@ void settings_show_log(struct exchange *x)
 void settings_change_log(struct exchange *x)
 {
     struct settings_body body;
-    struct status *st = take_body(x, &body);
+    struct status *st = check_settings_body(x, &body);
     if (!st)
         st = ops_change_log_settings(settings_body_read_log, &body);
     if (st)
         reply_status(x, st, content_json);
     else
         settings_show_log(x);
+}
+
+/* ---- Traces --------------------------------------------------------------------------------- */
+
+static void put_setting(struct json_writer *w, const char *name, int64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRId64, number);
+    json_put_name(w, name);
+    json_put_text(w, text);
+}
+
+static void put_levels(struct json_writer *w, int64_t level)
+{
+    json_put_name(w, trace_field_name(TRACE_LEVEL));
+    json_put_open(w, '[');
+    if (level == TRACE_DISABLED)
+        json_put_text(w, "OFF");
+    if (level & TRACE_TIMESTAMPS)
+        json_put_text(w, "TIMESTAMPS");
+    if (level & TRACE_TENSORS)
+        json_put_text(w, "TENSORS");
+    json_put_close(w, ']');
+}
+
+/* @model_name  "" for the server */
+static void reply_trace(struct exchange *x, const char *model_name)
+{
+    struct tracer_settings now = tracer_settings(call_ctx(x)->settings->tracer, model_name);
+    struct buf *json = &call_ctx(x)->json;
+    struct json_writer w = {.out = json};
+    buf_reset(json);
+    json_put_open(&w, '{');
+    put_levels(&w, now.values.of[TRACE_LEVEL]);
+    for (int i = TRACE_RATE; i < N_TRACE_FIELDS; i++)
+        put_setting(&w, trace_field_name((enum trace_field)i), now.values.of[i]);
+    json_put_name(&w, "trace_file");
+    json_put_text(&w, now.path);
+    json_put_name(&w, "trace_mode");
+    json_put_text(&w, "triton");
+    json_put_close(&w, '}');
+    reply_printed(x, 200, content_json);
+}
+
+static void change_trace(struct exchange *x, const char *model_name)
+{
+    struct settings_body body;
+    struct trace_change change;
+    struct status *st = check_settings_body(x, &body);
+    if (!st)
+        st = settings_body_read_trace(&body, &change);
+    if (!st)
+        st = tracer_change(call_ctx(x)->settings->tracer, model_name, &change);
+    if (st)
+        reply_status(x, st, content_json);
+    else
+        reply_trace(x, model_name);
+}
+
+/* Replies when the model is not there; else returns its name. */
+static const char *find_traced_model(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct status *st = ops_model_to_trace(call_ctx(x)->settings->server, &call->model);
+    if (!st)
+        return call->model.name;
+    reply_status(x, st, content_json);
+    return NULL;
+}
+
+void settings_show_trace(struct exchange *x)
+{
+    const char *model_name = find_traced_model(x);
+    if (model_name)
+        reply_trace(x, model_name);
+}
+
+void settings_change_trace(struct exchange *x)
+{
+    const char *model_name = find_traced_model(x);
+    if (model_name)
+        change_trace(x, model_name);
+}
+
+void settings_show_global_trace(struct exchange *x)
+{
+    reply_trace(x, "");
+}
+
+void settings_change_global_trace(struct exchange *x)
+{
+    change_trace(x, "");
 }

@@ -15,6 +15,7 @@
 struct arena;
 struct log_settings;
 struct status;
+struct trace_change;
 
 struct settings_body {
     const char *text; /* well-formed JSON (request_json_check()), or empty */
@@ -32,5 +33,16 @@ struct settings_body {
  *         STATUS_UNAVAILABLE  an unknown format
  */
 NODISCARD struct status *settings_body_read_log(const void *body, struct log_settings *settings);
+
+/*
+ * settings_body_read_trace - the change of traces that the body asks for (reference/behaviours
+ * §22.1, §22.3). A member that is null clears the setting.
+ *
+ * Errors: STATUS_INTERNAL     a value of another type; or no memory
+ *         STATUS_UNSUPPORTED  the body names a file
+ *         STATUS_INVALID_ARG  a value that no such setting has
+ */
+NODISCARD struct status *settings_body_read_trace(const struct settings_body *body,
+                                                  struct trace_change *ret);
 
 #endif

@@ -117,3 +117,13 @@ struct control *ops_control(struct server *s)
     struct control *control = server_control(s);
     return control ? control : server_helpers(s);
 }
+
+struct status *ops_model_to_trace(struct server *s, const struct ops_model_ref *ref)
+{
+    bool ready = false;
+    struct status *st = ops_model_ready(s, ref, &ready);
+    if (st || ready)
+        return st;
+    return status_new(STATUS_INVALID_ARG, "Request for unknown model : %.*s", (int)ref->name_length,
+                      ref->name);
+}

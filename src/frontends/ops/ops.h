@@ -43,6 +43,13 @@ NODISCARD struct status *ops_model_ready(struct server *s, const struct ops_mode
                                          bool *ret_ready);
 
 /*
+ * ops_model_to_trace - refuses a model whose settings of traces cannot be read or changed.
+ *
+ * Errors: as ops_model_find(); STATUS_INVALID_ARG  it is not ready
+ */
+NODISCARD struct status *ops_model_to_trace(struct server *s, const struct ops_model_ref *ref);
+
+/*
  * ops_model_find - finds a model version. The caller ends the reference with model_unref().
  *
  * Errors: STATUS_INVALID_ARG  the version is not a number above 0

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Traces for a program that embeds the server: conch.h. Thread: any but a loop's.
+ */
+#include "conch/conch.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "frontends/tracing/tracer.h"
+
+struct conch_trace {
+    struct tracer *tracer;
+};
+
+void conch_trace_options_init(struct conch_trace_options *o)
+{
+    *o = (struct conch_trace_options){.size = sizeof(*o), .file = "", .rate = 1000, .count = -1};
+}
+
+TRITONSERVER_Error *conch_trace_start(TRITONSERVER_Server *server,
+                                      const struct conch_trace_options *options,
+                                      struct conch_trace **ret_trace)
+{
+    struct conch_trace_options o;
+    conch_trace_options_init(&o);
+    if (!server || !options || !ret_trace || options->size == 0 || options->size > sizeof(o))
+        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
+                                                "conch_trace_start: invalid arguments");
+    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+
+    struct tracer *tracer;
+    struct status *st = tracer_start(
+        (struct server *)server,
+        &(struct tracer_options){.path = o.file ? o.file : "",
+                                 .values.of = {[TRACE_LEVEL] = o.level,
+                                               [TRACE_RATE] = o.rate,
+                                               [TRACE_COUNT] = MAX(o.count, -1),
+                                               [TRACE_LOG_FREQUENCY] = o.log_frequency}},
+        &tracer);
+    if (st)
+        return (TRITONSERVER_Error *)st;
+    *ret_trace = mem_zalloc(sizeof(**ret_trace));
+    (*ret_trace)->tracer = tracer;
+    return NULL;
+}
+
+void conch_trace_stop(struct conch_trace *trace)
+{
+    if (!trace)
+        return;
+    tracer_stop(trace->tracer);
+    mem_free(trace);
+}
