@@ -55,7 +55,7 @@ static bool take_varint(struct bytes *b, uint64_t *ret_value)
     return false;
 }
 
-static bool take_bytes(struct bytes *b, uint64_t n, struct bytes *ret_bytes)
+static bool take_payload(struct bytes *b, uint64_t n, struct bytes *ret_bytes)
 {
     if (n > (uint64_t)(b->end - b->at))
         return false;
@@ -79,16 +79,16 @@ static bool next_field(struct bytes *b, struct field *ret_field)
             return false;
         break;
     case 1:
-        if (!take_bytes(b, 8, &f.bytes))
+        if (!take_payload(b, 8, &f.bytes))
             return false;
         break;
     case 2:
         f.is_bytes = true;
-        if (!take_varint(b, &n) || !take_bytes(b, n, &f.bytes))
+        if (!take_varint(b, &n) || !take_payload(b, n, &f.bytes))
             return false;
         break;
     case 5:
-        if (!take_bytes(b, 4, &f.bytes))
+        if (!take_payload(b, 4, &f.bytes))
             return false;
         break;
     default:

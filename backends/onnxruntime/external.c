@@ -216,7 +216,7 @@ static void skip_wire_field(struct walk *w, uint32_t wire, uint64_t end)
 }
 
 /* ONNX has no groups, so a group is skipped, with the groups in it. */
-static void skip_group(struct walk *w, uint64_t end)
+static void skip_field_group(struct walk *w, uint64_t end)
 {
     for (size_t depth = 1; depth > 0 && !w->wrong;) {
         uint32_t wire = (uint32_t)next_varint(w) & 7;
@@ -277,7 +277,7 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
         if (wire == WIRE_BYTES)
             walk_bytes(w, kind, tag >> 3, next_end(w, end), depth);
         else if (wire == WIRE_GROUP)
-            skip_group(w, end);
+            skip_field_group(w, end);
         else
             skip_wire_field(w, wire, end);
     }

@@ -159,8 +159,8 @@ struct status *compress_unpack(struct compress *c, enum compress_format format, 
 /* ---- Packing -------------------------------------------------------------------------------- */
 
 /* Joins all pieces in one block; NULL: no memory. */
-static char *join_pieces(const struct iovec *pieces, size_t n_pieces, size_t total,
-                         struct pool *pool, struct mem_owner *owner)
+static char *copy_pieces_together(const struct iovec *pieces, size_t n_pieces, size_t total,
+                                  struct pool *pool, struct mem_owner *owner)
 {
     char *joined = pool_alloc(pool, total, owner), *at = joined;
     for (size_t i = 0; joined && i < n_pieces; i++) {
@@ -189,7 +189,8 @@ struct status *compress_pack(struct compress *c, enum compress_format format,
         return status_no_memory();
     for (size_t i = 0; i < n_pieces; i++)
         total += pieces[i].iov_len;
-    char *joined = n_pieces == 1 ? NULL : join_pieces(pieces, n_pieces, total, pool, owner);
+    char *joined =
+        n_pieces == 1 ? NULL : copy_pieces_together(pieces, n_pieces, total, pool, owner);
     const void *bytes = n_pieces == 1 ? pieces[0].iov_base : joined;
     size_t room = format == COMPRESS_GZIP ? libdeflate_gzip_compress_bound(c->pack, total)
                                           : libdeflate_zlib_compress_bound(c->pack, total);

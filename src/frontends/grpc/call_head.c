@@ -41,7 +41,7 @@ static bool refuse_http(struct grpc_call *c, const struct http2_head *head)
 }
 
 /* False: the value is invalid. gRPC's own library resets such a stream, whatever its method. */
-static bool read_timeout(struct grpc_call *c, const struct http2_head *head)
+static bool read_grpc_timeout(struct grpc_call *c, const struct http2_head *head)
 {
     struct span value = find_header(head, "grpc-timeout");
     uint64_t timeout_ns, deadline_ns;
@@ -169,7 +169,7 @@ bool call_read_head(struct grpc_call *c, const struct http2_head *head, struct s
     *ret_error = NULL;
     if (!is_read && refuse_http(c, head))
         return false;
-    if (!(is_read && !note->has_timeout) && !read_timeout(c, head)) {
+    if (!(is_read && !note->has_timeout) && !read_grpc_timeout(c, head)) {
         c->has_ended = true;
         net_count(&c->ctx->env->net.counts, NET_CANCELLED, 1);
         http2_stream_reset(c->stream, HTTP2_INTERNAL_ERROR);

@@ -26,11 +26,11 @@ enum { MAX_ITEMS = 1 << 16 };
 
 /* Adds one more item to an array in the arena, zeroed; NULL: no room. */
 #define APPEND(arena, items, count, capacity)                                                      \
-    (((items) = grow_list(arena, items, count, &(capacity), sizeof(*(items)))),                    \
+    (((items) = grow_message_list(arena, items, count, &(capacity), sizeof(*(items)))),            \
      (items) ? memset(&(items)[(count)++], 0, sizeof(*(items))) : NULL)
 
-static void *grow_list(struct arena *a, void *items, uint32_t count, uint32_t *capacity,
-                       size_t item_bytes)
+static void *grow_message_list(struct arena *a, void *items, uint32_t count, uint32_t *capacity,
+                               size_t item_bytes)
 {
     return count < MAX_ITEMS ? arena_grow(a, items, count, capacity, item_bytes) : NULL;
 }
@@ -136,7 +136,7 @@ const struct infer_parameter *infer_find_parameter(const struct infer_parameters
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
 /* Counts a field of repeated numbers, packed or a single one. */
-static enum read count_elements(const struct pbwire_field *f, enum pbwire_type type, size_t *n)
+static enum read count_values(const struct pbwire_field *f, enum pbwire_type type, size_t *n)
 {
     size_t more = 1;
     if (f->type == PBWIRE_BYTES) {
@@ -170,7 +170,7 @@ static enum read count_contents(struct infer_tensor *t, struct pbwire_bytes byte
             t->n_elements[CONTENTS_BYTES]++;
             t->string_bytes += f.bytes.length;
         } else if (f.number < CONTENTS_BYTES) {
-            read = count_elements(&f, types[f.number], &t->n_elements[f.number]);
+            read = count_values(&f, types[f.number], &t->n_elements[f.number]);
         }
     }
     return in.bad ? READ_BAD : read;

@@ -60,7 +60,7 @@ static bool is_of_name(unsigned char byte)
 }
 
 /* Whether an extension or a trailer's value may contain the byte: text and blanks. */
-static bool is_text(unsigned char byte)
+static bool is_field_text(unsigned char byte)
 {
     return byte == '\t' || (byte >= ' ' && byte != 0x7f);
 }
@@ -99,7 +99,7 @@ static const struct http_fault *take_extension(struct chunks *c, char byte)
         c->state = SIZE_LF;
         return NULL;
     }
-    if (!is_text((unsigned char)byte))
+    if (!is_field_text((unsigned char)byte))
         return &bad;
     if (++c->line_bytes > CHUNKS_MAX_LINE_EXTENSION || ++c->extension_bytes > CHUNKS_MAX_EXTENSIONS)
         return &large;
@@ -152,7 +152,7 @@ static const struct http_fault *take_trailer(struct chunks *c, char byte)
     default: /* VALUE */
         if (byte == '\r')
             c->state = VALUE_LF;
-        else if (!is_text((unsigned char)byte))
+        else if (!is_field_text((unsigned char)byte))
             return byte == '\n' ? &lines : &bad;
         return NULL;
     }

@@ -60,7 +60,7 @@ static bool is_worse(struct ranked a, struct ranked b)
     return a.key < b.key || (a.key == b.key && a.index > b.index);
 }
 
-static void sift_down(struct ranked *heap, uint32_t n, uint32_t at)
+static void restore_heap(struct ranked *heap, uint32_t n, uint32_t at)
 {
     struct ranked moved = heap[at];
     for (;;) {
@@ -80,7 +80,7 @@ static void sift_down(struct ranked *heap, uint32_t n, uint32_t at)
 static void make_heap(struct ranking *r)
 {
     for (uint32_t i = r->n / 2; i-- > 0;)
-        sift_down(r->heap, r->n, i);
+        restore_heap(r->heap, r->n, i);
 }
 
 /* Sorts the heap, the best first. */
@@ -90,7 +90,7 @@ static void sort_ranking(struct ranking *r)
         struct ranked worst = r->heap[0];
         r->heap[0] = r->heap[n];
         r->heap[n] = worst;
-        sift_down(r->heap, n, 0);
+        restore_heap(r->heap, n, 0);
     }
 }
 
@@ -134,7 +134,7 @@ static uint64_t key_of_double(double value)
             if (!is_worse(r->heap[0], one))                                                        \
                 continue;                                                                          \
             r->heap[0] = one;                                                                      \
-            sift_down(r->heap, r->n, 0);                                                           \
+            restore_heap(r->heap, r->n, 0);                                                        \
             worst = values[r->heap[0].index];                                                      \
         }                                                                                          \
     }

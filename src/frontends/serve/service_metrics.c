@@ -76,7 +76,7 @@ static struct row *get_row(struct rows *rows, const struct service_metrics *m)
     return row;
 }
 
-static void read_service(struct rows *rows, const struct service_metrics *m)
+static void read_service_counts(struct rows *rows, const struct service_metrics *m)
 {
     struct row *row = get_row(rows, m);
     double left_s;
@@ -97,7 +97,7 @@ static void read_rows_locked(struct rows *rows, const struct server *server)
     LIST_FOR_EACH (link, &services) {
         const struct service_metrics *m = LIST_ENTRY(link, struct service_metrics, link);
         if (m->server == server)
-            read_service(rows, m);
+            read_service_counts(rows, m);
     }
 }
 
@@ -120,8 +120,8 @@ static void print_line(struct buf *out, const char *family, const struct row *ro
 }
 
 /* A family that has one number of each protocol. */
-static void print_counts(struct buf *out, const struct rows *rows, const char *family,
-                         const char *help, enum net_count which)
+static void print_protocol_counts(struct buf *out, const struct rows *rows, const char *family,
+                                  const char *help, enum net_count which)
 {
     exposition_family(out, family, help, METRIC_COUNTER);
     for (size_t i = 0; i < rows->n; i++)
@@ -280,18 +280,19 @@ static void print_services(const struct server *server, struct buf *out)
     read_rows_locked(&rows, server);
     if (rows.n > 0) {
         print_open(out, &rows);
-        print_counts(out, &rows, "conch_frontend_connections_begun", "Number of connections so far",
-                     NET_CONNS_BEGUN);
+        print_protocol_counts(out, &rows, "conch_frontend_connections_begun",
+                              "Number of connections so far", NET_CONNS_BEGUN);
         print_answers(out, &rows);
-        print_counts(out, &rows, "conch_frontend_requests_cancelled",
-                     "Number of requests that ended before they had an answer, since the client or "
-                     "its connection was gone",
-                     NET_CANCELLED);
+        print_protocol_counts(
+            out, &rows, "conch_frontend_requests_cancelled",
+            "Number of requests that ended before they had an answer, since the client or "
+            "its connection was gone",
+            NET_CANCELLED);
         print_expired(out, &rows);
-        print_counts(out, &rows, "conch_frontend_received_bytes", "Bytes that clients have sent",
-                     NET_RECEIVED_BYTES);
-        print_counts(out, &rows, "conch_frontend_sent_bytes", "Bytes sent to clients",
-                     NET_SENT_BYTES);
+        print_protocol_counts(out, &rows, "conch_frontend_received_bytes",
+                              "Bytes that clients have sent", NET_RECEIVED_BYTES);
+        print_protocol_counts(out, &rows, "conch_frontend_sent_bytes", "Bytes sent to clients",
+                              NET_SENT_BYTES);
         print_limits(out, &rows);
         print_tls(out, &rows);
         print_turns_locked(out, server);
