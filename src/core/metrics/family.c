@@ -376,6 +376,20 @@ void metric_families_print(struct buf *out)
     mutex_unlock(&metrics_mu);
 }
 
+void metric_family_visit(const char *name,
+                         void (*visit)(void *arg, const char *labels, double value), void *arg)
+{
+    struct map_entry *entry;
+    size_t pos = 0;
+    mutex_lock(&metrics_mu);
+    const struct family *f = map_gets(&families, name);
+    while (f && f->kind != METRIC_HISTOGRAM && (entry = map_next(&f->series, &pos))) {
+        const struct series *s = entry->value;
+        visit(arg, s->labels, atomic_load_explicit(&s->value, memory_order_relaxed));
+    }
+    mutex_unlock(&metrics_mu);
+}
+
 size_t metric_families_sort_steps(void)
 {
     mutex_lock(&metrics_mu);

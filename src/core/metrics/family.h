@@ -88,6 +88,15 @@ NODISCARD struct status *metric_observe(struct metric *metric, double value);
 void metric_families_print(struct buf *out);
 
 /*
+ * metric_family_visit - calls visit() for each counter or gauge of the family, in no order; not at
+ * all when there is no such family. visit() must not call functions of this file.
+ *
+ * @labels  as they are printed: `a="1",b="2"`, sorted
+ */
+void metric_family_visit(const char *name,
+                         void (*visit)(void *arg, const char *labels, double value), void *arg);
+
+/*
  * metric_families_reserve - names for which is_reserved(name) is true are the server's own: no
  * family gets one. Thread: the one that loads the library.
  */

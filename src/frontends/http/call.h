@@ -27,6 +27,8 @@
 #include "frontends/ops/tensor_regions.h"
 #include "frontends/tracing/tracer.h"
 
+struct event_stream;
+struct infer_kind;
 struct loop_share;
 struct regex;
 struct route;
@@ -59,6 +61,9 @@ enum header_length {
     HEADER_LENGTH_BAD,
     HEADER_LENGTH_RANGE
 };
+
+/* In which form a client wants the load of the model, in a header of the reply (load_metrics.h). */
+enum load_metrics_form { LOAD_METRICS_NONE, LOAD_METRICS_JSON, LOAD_METRICS_TEXT };
 
 /* An output that the request names. */
 struct requested_output {
@@ -94,10 +99,12 @@ struct http_call {
     uint64_t head_ns;            /* when it came: the start of the loop's iteration */
 
     /* An inference; see infer.c. */
-    bool begun;       /* `request` is initialised */
-    bool with_core;   /* server_infer() took it */
-    bool is_answered; /* … and its final response has come to the loop */
-    bool is_closed;   /* on_end was called before that */
+    const struct infer_kind *kind; /* NULL: …/infer */
+    uint8_t load_metrics;          /* enum load_metrics_form */
+    bool begun;                    /* `request` is initialised */
+    bool with_core;                /* server_infer() took it */
+    bool is_answered;              /* … and its final response has come to the loop */
+    bool is_closed;                /* on_end was called before that */
     bool binary_default;
     struct traced *traced; /* NULL: the request is not traced */
     uint32_t n_requested_outputs, requested_capacity;
@@ -108,7 +115,8 @@ struct http_call {
     char *json_taken;              /* the text of a large reply; ended by pool_release() */
     char *packed_reply;            /* likewise */
     struct answer answer;
-    struct timer deadline; /* initialised while has_timeout */
+    struct event_stream *events; /* …/generate_stream: in the exchange's arena; or NULL */
+    struct timer deadline;       /* initialised while has_timeout */
     void (*on_deadline)(struct exchange *x);
     struct request request;
     _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];

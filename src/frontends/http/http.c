@@ -71,6 +71,7 @@ struct head_reading {
     struct head_range model, version, region, header_length_text;
     struct head_range timeout_text;
     bool has_timeout, bad_timeout; /* Conch-Timeout-Ms */
+    uint8_t load_metrics;          /* enum load_metrics_form */
     uint32_t timeout_ms;
     int64_t header_length;
     const struct route *route;
@@ -85,7 +86,7 @@ static struct head_range range_of(const struct http_head *head, struct span s)
     return (struct head_range){(uint16_t)(s.at - head->base), (uint16_t)s.length};
 }
 
-static void read_timeout(struct head_reading *r, const struct http_head *head)
+static void read_client_timeout(struct head_reading *r, const struct http_head *head)
 {
     static const char name[] = "conch-timeout-ms";
     struct span value = head_find(head, name, sizeof(name) - 1);
@@ -114,7 +115,21 @@ static void read_infer_headers(void *note, const struct http_head *head)
     struct span accepted = head_find(head, accepted_name, sizeof(accepted_name) - 1);
     r->body_coding = (uint8_t)coding_of_body(encoding);
     r->reply_coding = (uint8_t)coding_of_reply(accepted);
-    read_timeout(r, head);
+    read_client_timeout(r, head);
+}
+
+static void read_generate_headers(void *note, const struct http_head *head)
+{
+    static const char name[] = "endpoint-load-metrics-format";
+    struct head_reading *r = note;
+    read_infer_headers(note, head);
+    r->header_length_kind = HEADER_LENGTH_NONE; /* the body is JSON alone */
+    struct span form = head_find(head, name, sizeof(name) - 1);
+    if (LIKELY(!form.at))
+        return;
+    r->load_metrics = span_is(form, "json")   ? LOAD_METRICS_JSON
+                      : span_is(form, "text") ? LOAD_METRICS_TEXT
+                                              : LOAD_METRICS_NONE;
 }
 
 static bool asks_for_shortest(struct span parameter)
@@ -234,6 +249,7 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     call->shortest_floats = r->shortest_floats;
     call->header_length_kind = (enum header_length)r->header_length_kind;
     call->header_length = r->header_length;
+    call->load_metrics = r->load_metrics;
     call->has_timeout = r->has_timeout;
     call->timeout_text = NULL;
     call->model = (struct ops_model_ref){0};

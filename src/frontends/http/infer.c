@@ -74,6 +74,10 @@ static void reply_with_response(struct exchange *x)
             drop_request(call);
         return;
     }
+    if (UNLIKELY(call->kind != NULL)) {
+        call->kind->reply(x);
+        return;
+    }
     struct status *st = answer_read(&call->answer, &resp);
     if (UNLIKELY(call->traced != NULL))
         stamp_now(x, STAMP_RESPONSE_COMPLETE);
@@ -107,6 +111,8 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
 static void release_request_blocks(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
+    if (UNLIKELY(call->events != NULL))
+        call->kind->destroy(x);
     tensor_blocks_release(&call->blocks);
     tensor_regions_release(&call->regions);
     exchange_unref(x);
@@ -148,13 +154,13 @@ static const struct request_ops region_ops = {
 };
 
 /* The client is answered in time. What the core and its backend still have ends later. */
-static void give_up(struct exchange *x)
+static void answer_late(struct exchange *x)
 {
     const struct http_call *call = exchange_part(x);
     if (x->stage != EXCHANGE_HANDLING || call->is_answered) /* the reply may be at a helper */
         return;
     exchange_ref(x);
-    reply_status(x, deadline_status(), content_text);
+    reply_status(x, deadline_status(), call->kind ? content_json : content_text);
     infer_cancel(x);
     exchange_unref(x);
 }
@@ -177,6 +183,18 @@ static void reply_encoding(struct exchange *x)
                       });
 }
 
+static void pass_response(struct request *r, struct response *resp, uint32_t flags)
+{
+    CONTAINER_OF(r, struct http_call, request)->kind->respond(r, resp, flags);
+}
+
+static const struct request_ops stream_ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = pass_response,
+    .destroy = on_destroy,
+};
+
 void infer_begin(struct exchange *x, struct model *model)
 {
     struct http_ctx *ctx = call_ctx(x);
@@ -192,8 +210,9 @@ void infer_begin(struct exchange *x, struct model *model)
     call->blocks = (struct tensor_blocks){NULL};
     tensor_regions_init(&call->regions, ctx->settings->regions);
     answer_init(&call->answer, on_answered, on_destroyed);
-    request_init(&call->request, &ops, model, call->request_memory, sizeof(call->request_memory),
-                 x->env->net.pool);
+    call->events = NULL;
+    request_init(&call->request, call->kind && call->kind->respond ? &stream_ops : &ops, model,
+                 call->request_memory, sizeof(call->request_memory), x->env->net.pool);
     exchange_ref(x); /* on_destroy's */
 
     if (LIKELY(ctx->share != NULL))
@@ -233,18 +252,31 @@ static struct status *start_inference(struct exchange *x)
     return st;
 }
 
-/* The body is whole, and not packed any more. The reference to model is taken. */
-static void infer_body(struct exchange *x, struct model *model)
+static struct status *parse_body(struct exchange *x, const char **ret_type)
+{
+    struct http_call *call = exchange_part(x);
+    const struct infer_kind *kind = call->kind;
+    struct status *st = NULL;
+    if (UNLIKELY(call->has_timeout))
+        st = deadline_begin(x, kind && kind->give_up ? kind->give_up : answer_late);
+    if (st)
+        return st;
+    if (UNLIKELY(kind != NULL))
+        return kind->parse(x);
+    st = infer_parse(x, ret_type);
+    if (!st && UNLIKELY(call->forwarded != NULL))
+        st = forwarding_apply(call->forwarded, &call->request);
+    return st;
+}
+
+void infer_start(struct exchange *x, struct model *model, const struct infer_kind *kind)
 {
     struct http_call *call = exchange_part(x);
     const char *type = content_json;
 
+    call->kind = kind;
     infer_begin(x, model);
-    struct status *st = UNLIKELY(call->has_timeout) ? deadline_begin(x, give_up) : NULL;
-    if (!st)
-        st = infer_parse(x, &type);
-    if (!st && UNLIKELY(call->forwarded != NULL))
-        st = forwarding_apply(call->forwarded, &call->request);
+    struct status *st = parse_body(x, &type);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
@@ -266,7 +298,7 @@ static void on_body_unpacked(struct exchange *x, struct model *model, struct sta
         model_unref(model);
         reply_status(x, st, content_text);
     } else {
-        infer_body(x, model);
+        infer_start(x, model, NULL);
     }
 }
 
@@ -280,7 +312,7 @@ void infer_handle(struct exchange *x)
     if (st) {
         reply_status(x, st, content_text);
     } else if (LIKELY(call->body_coding == CODING_IDENTITY)) {
-        infer_body(x, model);
+        infer_start(x, model, NULL);
     } else if (call->body_coding == CODING_UNKNOWN) {
         model_unref(model);
         reply_encoding(x);
@@ -293,7 +325,11 @@ void infer_cancel(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     call->is_gone = true;
-    if (call->begun && call->with_core)
+    if (!call->begun)
+        return;
+    if (UNLIKELY(call->events != NULL))
+        call->kind->cancel(x);
+    if (call->with_core)
         request_cancel(&call->request);
 }
 
@@ -311,6 +347,8 @@ void infer_end(struct exchange *x)
     pool_release(TAKE(call->json_taken));
     pool_release(TAKE(call->packed_reply));
     deadline_end(x);
+    if (UNLIKELY(call->events != NULL))
+        call->kind->end(x);
     if (UNLIKELY(call->with_core && !call->is_answered))
         call->is_closed = true; /* reply_with_response() follows */
     else

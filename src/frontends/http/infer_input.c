@@ -122,7 +122,7 @@ static struct status *read_strings(struct parse *p, struct input *in, struct jso
     return add_data(p, in, bytes, n_bytes);
 }
 
-static bool read_values(struct json *j, enum dtype dtype, void *out, size_t max, size_t *ret_n)
+bool infer_read_values(struct json *j, enum dtype dtype, void *out, size_t max, size_t *ret_n)
 {
     switch (dtype) {
     case DTYPE_BOOL:
@@ -186,7 +186,7 @@ static struct status *read_data(struct parse *p, const struct input_made *made, 
     void *out = infer_block(p->x, n_room * element_bytes);
     if (!out)
         return status_no_memory();
-    if (!read_values(j, made->dtype, out, n_room, &n))
+    if (!infer_read_values(j, made->dtype, out, n_room, &n))
         return field_status(j->failure, "data");
     if (n < (size_t)made->n_elements)
         return status_new(STATUS_INTERNAL,

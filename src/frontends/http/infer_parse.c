@@ -146,7 +146,7 @@ static struct status *parse_sequence_flag(struct parse *p, struct json *j, const
     return NULL;
 }
 
-static struct status *add_custom(struct parse *p, struct json *j, struct json_str key)
+struct status *add_custom_parameter(struct parse *p, struct json *j, struct json_str key)
 {
     struct parameter parameter = {.name = arena_strndup(&p->x->arena, key.at, key.length)};
     struct json_number number;
@@ -155,10 +155,6 @@ static struct status *add_custom(struct parse *p, struct json *j, struct json_st
 
     if (!parameter.name)
         return status_no_memory();
-    if (strncmp(parameter.name, "triton_", 7) == 0)
-        return status_new(STATUS_INVALID_ARG,
-                          "parameter keys starting with 'triton_' are reserved for Triton usage "
-                          "and should not be specified.");
     switch (json_peek(j)) {
     case JSON_STRING:
         fine = json_read_string(j, &text);
@@ -216,7 +212,11 @@ static struct status *parse_parameter(struct parse *p, struct json *j, struct js
         json_skip_value(j);
         return NULL;
     }
-    return add_custom(p, j, key);
+    if (key.length >= 7 && memcmp(key.at, "triton_", 7) == 0)
+        return status_new(STATUS_INVALID_ARG,
+                          "parameter keys starting with 'triton_' are reserved for Triton usage "
+                          "and should not be specified.");
+    return add_custom_parameter(p, j, key);
 }
 
 static struct status *parse_parameters(struct parse *p, struct json *j)

@@ -84,10 +84,10 @@ static struct status *status_of_misfit(const struct output *out)
                       out->name, out->size_bytes, dtype_name(out->dtype));
 }
 
-static struct status *print_strings(struct print *p, const struct output *out, int64_t n_elements)
+static struct status *print_strings(struct buf *b, const struct output *out, int64_t n_elements)
 {
     const char *at = out->base, *end = at + out->size_bytes;
-    struct json_writer list = {.out = p->out};
+    struct json_writer list = {.out = b};
     json_put_open(&list, '[');
     for (int64_t i = 0; i < n_elements; i++) {
         uint32_t length;
@@ -167,30 +167,42 @@ static bool write_numbers(struct buf *b, const struct output *out, size_t n, boo
     return true;
 }
 
-static struct status *print_data(struct print *p, const struct output *out)
+struct status *infer_print_values(struct buf *b, const struct output *out, bool shortest_floats,
+                                  int64_t *ret_elements)
 {
-    struct buf *b = p->out;
-    int64_t n_elements;
     size_t n_bytes;
-
-    if (out->dtype == DTYPE_FP16 || out->dtype == DTYPE_BF16)
-        return status_new(STATUS_INVALID_ARG,
-                          "sending %s data via JSON is not supported. Please use the binary data "
-                          "format for output %s",
-                          dtype_name(out->dtype), out->name);
-    if (shape_elements(out->shape, out->n_dims, &n_elements))
+    if (shape_elements(out->shape, out->n_dims, ret_elements))
         return status_of_misfit(out);
-    ADD(b, ",\"data\":");
     if (out->dtype == DTYPE_BYTES)
-        return print_strings(p, out, n_elements);
+        return print_strings(b, out, *ret_elements);
     if (dtype_size(out->dtype) == 0 || /* an invalid data type, from a backend */
-        __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
+        __builtin_mul_overflow((size_t)*ret_elements, dtype_size(out->dtype), &n_bytes) ||
         n_bytes != out->size_bytes)
         return status_of_misfit(out);
 
-    size_t n = (size_t)n_elements;
-    reserve_numbers(b, n, out->dtype, p->call->shortest_floats);
-    return write_numbers(b, out, n, p->call->shortest_floats) ? NULL : status_of_misfit(out);
+    size_t n = (size_t)*ret_elements;
+    reserve_numbers(b, n, out->dtype, shortest_floats);
+    return write_numbers(b, out, n, shortest_floats) ? NULL : status_of_misfit(out);
+}
+
+struct status *infer_check_printable(const struct output *out)
+{
+    if (out->dtype != DTYPE_FP16 && out->dtype != DTYPE_BF16)
+        return NULL;
+    return status_new(STATUS_INVALID_ARG,
+                      "sending %s data via JSON is not supported. Please use the binary data "
+                      "format for output %s",
+                      dtype_name(out->dtype), out->name);
+}
+
+static struct status *print_data(struct print *p, const struct output *out)
+{
+    int64_t n_elements;
+    struct status *st = infer_check_printable(out);
+    if (st)
+        return st;
+    ADD(p->out, ",\"data\":");
+    return infer_print_values(p->out, out, p->call->shortest_floats, &n_elements);
 }
 
 static void add_binary_piece(struct print *p, const struct output *out)

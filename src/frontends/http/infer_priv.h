@@ -71,4 +71,11 @@ NODISCARD struct status *add_data(struct parse *p, struct input *in, const void 
 NODISCARD struct status *add_requested_output(struct parse *p, struct output_form form,
                                               const struct region_text *region);
 
+/* infer_read_values - reads an array of numbers or booleans, flat or nested, of at most max values.
+ */
+bool infer_read_values(struct json *j, enum dtype dtype, void *out, size_t max, size_t *ret_n);
+
+/* add_custom_parameter - reads the value at j into a parameter of the request. */
+NODISCARD struct status *add_custom_parameter(struct parse *p, struct json *j, struct json_str key);
+
 #endif

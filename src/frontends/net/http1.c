@@ -594,7 +594,7 @@ static void on_part(struct http1 *h, struct exchange *x, size_t n_bytes)
     h->session.on_output(&h->session);
 }
 
-static void on_part_left(struct http1 *h, struct exchange *x, size_t n_bytes)
+static void uncount_part(struct http1 *h, struct exchange *x, size_t n_bytes)
 {
     x->weight_bytes -= n_bytes;
     h->weight_bytes -= n_bytes;
@@ -640,7 +640,7 @@ static const struct exchange_events events = {
     .on_replied = on_replied,
     .on_weight = on_weight,
     .on_part = on_part,
-    .on_part_left = on_part_left,
+    .on_part_left = uncount_part,
     .on_parts_sent = on_parts_sent,
     .is_last = is_last,
     .on_goes_on = on_goes_on,
