@@ -363,6 +363,33 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     return worked_or_logged(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 
+static bool start_sagemaker(TRITONSERVER_Server *server, const struct options *o,
+                            struct conch_http **ret_sagemaker)
+{
+    struct conch_http_options http;
+    struct conch_sagemaker_options sagemaker;
+    conch_http_options_init(&http);
+    options_apply_sagemaker(o, &http);
+    conch_sagemaker_options_init(&sagemaker);
+    sagemaker.http = &http;
+    return worked_or_logged(conch_sagemaker_start(server, &sagemaker, ret_sagemaker),
+                            "start Sagemaker service");
+}
+
+static bool start_vertex_ai(TRITONSERVER_Server *server, const struct options *o,
+                            struct conch_http **ret_vertex_ai)
+{
+    struct conch_http_options http;
+    struct conch_vertex_ai_options vertex_ai;
+    conch_http_options_init(&http);
+    options_apply_vertex_ai(o, &http);
+    conch_vertex_ai_options_init(&vertex_ai);
+    vertex_ai.http = &http;
+    vertex_ai.default_model = option_text(o, OPT_VERTEX_AI_DEFAULT_MODEL);
+    return worked_or_logged(conch_vertex_ai_start(server, &vertex_ai, ret_vertex_ai),
+                            "start Vertex AI service");
+}
+
 static bool start_grpc(TRITONSERVER_Server *server, const struct options *o,
                        struct conch_grpc **ret_grpc)
 {
@@ -394,7 +421,7 @@ static bool start_trace(TRITONSERVER_Server *server, const struct options *o,
 /* The open ports. */
 struct frontends {
     struct conch_trace *trace;
-    struct conch_http *http;
+    struct conch_http *http, *sagemaker, *vertex_ai;
     struct conch_grpc *grpc;
     struct conch_metrics *metrics;
     struct follower follower;
@@ -433,7 +460,7 @@ static void log_services(const struct options *o, const struct frontends *f)
                  f->grpc ? ", gRPC at " : "", grpc);
     else if (f->grpc)
         log_info("Serving gRPC at %s", grpc);
-    else
+    else if (!f->sagemaker && !option_bool(o, OPT_ALLOW_VERTEX_AI))
         log_warn("Nothing is served: HTTP and gRPC are switched off");
 }
 
@@ -444,13 +471,17 @@ static uint64_t left_of(uint64_t from_ms, uint64_t timeout_ms)
     return used_ms < timeout_ms ? timeout_ms - used_ms : 0;
 }
 
-/* Both services begin to stop, so that neither takes new work; then each is waited for. */
+/* All services begin to stop, so that none takes new work; then each is waited for. */
 static void stop_services(struct frontends *f, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
-    conch_http_begin_stop(f->http);
+    struct conch_http *of_http[] = {f->http, f->sagemaker, f->vertex_ai};
+    for (size_t i = 0; i < ARRAY_SIZE(of_http); i++)
+        conch_http_begin_stop(of_http[i]);
     conch_grpc_begin_stop(f->grpc);
-    unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
+    unsigned int n_cut = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(of_http); i++)
+        n_cut += conch_http_stop(of_http[i], left_of(from_ms, timeout_ms));
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);
     n_cut = conch_grpc_stop(f->grpc, left_of(from_ms, timeout_ms));
@@ -571,6 +602,8 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o, str
         return false;
     if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &f->http))
         return false;
+    if (option_bool(o, OPT_ALLOW_SAGEMAKER) && !start_sagemaker(server, o, &f->sagemaker))
+        return false;
     if (option_bool(o, OPT_ALLOW_METRICS) && !start_metrics(server, o, &f->metrics))
         return false;
     log_services(o, f);
@@ -595,6 +628,9 @@ static bool serve_until_signal(TRITONSERVER_Server *server, const struct options
         if (!passed_or_printed(take_load_error(), "creating server"))
             return false;
         if (after_load && !open_ports(server, o, f))
+            return false;
+        /* Its default model must be ready. */
+        if (option_bool(o, OPT_ALLOW_VERTEX_AI) && !start_vertex_ai(server, o, &f->vertex_ai))
             return false;
         follower_start(&f->follower, server, o);
         wait_for_event(o, false);

@@ -318,10 +318,17 @@ static char *apply_environment(struct options *o)
         repositories->list = grow_list(NULL, 0, sizeof(*repositories->list));
         repositories->list[repositories->n_list++] = storage;
     }
-    if (o->values[OPT_ALLOW_VERTEX_AI].number)
-        return option_message(
-            "AIP_MODE=PREDICTION asks for what Conch does not have yet: the Vertex AI "
-            "endpoint (--allow-vertex-ai=false does without)");
+    struct option_value *port = &o->values[OPT_VERTEX_AI_PORT];
+    const char *given = getenv("AIP_HTTP_PORT");
+    if (o->values[OPT_ALLOW_VERTEX_AI].number && !port->given && given) {
+        char *wrong = option_parse_int(given, INT32_MIN, INT32_MAX, &port->number);
+        if (wrong) {
+            char *text = option_message("AIP_HTTP_PORT: %s", wrong);
+            free(wrong);
+            return text;
+        }
+        port->text = given;
+    }
     return NULL;
 }
 
@@ -365,11 +372,11 @@ char *options_parse(struct options *o, int argc, char *const argv[])
     }
     if (o->values[OPT_VERSION].given)
         return NULL;
-    wrong = options_check_together(o);
+    wrong = apply_environment(o);
+    if (!wrong)
+        wrong = options_check_together(o);
     if (!wrong)
         wrong = check_effects(o);
-    if (!wrong)
-        wrong = apply_environment(o);
     if (!wrong)
         add_deprecations(o);
     return wrong;

@@ -80,6 +80,9 @@ const char *options_backend_directory(void);
  * names. Texts and lists are borrowed from o.
  */
 void options_apply_http(const struct options *o, struct conch_http_options *http);
+/* Those of a service of HTTP's kind: HTTP's, with its own port and threads, and without TLS. */
+void options_apply_sagemaker(const struct options *o, struct conch_http_options *http);
+void options_apply_vertex_ai(const struct options *o, struct conch_http_options *http);
 void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc);
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
 

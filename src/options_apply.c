@@ -221,6 +221,28 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
     http->write_timeout_ms = http->body_timeout_ms;
 }
 
+/* The platforms in front of these services speak neither TLS nor to several processes. */
+static void apply_for_platform(const struct options *o, struct conch_http_options *http,
+                               enum option_id port, enum option_id threads)
+{
+    options_apply_http(o, http);
+    http->port = (int)option_int(o, port);
+    http->n_threads = (int)option_int(o, threads);
+    http->reuse_port = http->use_ssl = http->use_ssl_mutual = false;
+    http->header_forward_pattern = "";
+    http->server_cert = http->server_key = http->root_cert = "";
+}
+
+void options_apply_sagemaker(const struct options *o, struct conch_http_options *http)
+{
+    apply_for_platform(o, http, OPT_SAGEMAKER_PORT, OPT_SAGEMAKER_THREAD_COUNT);
+}
+
+void options_apply_vertex_ai(const struct options *o, struct conch_http_options *http)
+{
+    apply_for_platform(o, http, OPT_VERTEX_AI_PORT, OPT_VERTEX_AI_THREAD_COUNT);
+}
+
 void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc)
 {
     const struct option_value *v = o->values;

@@ -420,6 +420,8 @@ static const struct service services[] = {
     {"HTTP", OPT_ALLOW_HTTP, OPT_HTTP_ADDRESS, OPT_HTTP_PORT},
     {"GRPC", OPT_ALLOW_GRPC, OPT_GRPC_ADDRESS, OPT_GRPC_PORT},
     {"metrics", OPT_ALLOW_METRICS, OPT_METRICS_ADDRESS, OPT_METRICS_PORT},
+    {"SageMaker", OPT_ALLOW_SAGEMAKER, OPT_HTTP_ADDRESS, OPT_SAGEMAKER_PORT},
+    {"Vertex AI", OPT_ALLOW_VERTEX_AI, OPT_HTTP_ADDRESS, OPT_VERTEX_AI_PORT},
 };
 
 static const char *address_of(const struct options *o, const struct service *s)
@@ -485,25 +487,35 @@ static char *check_port_numbers(const struct options *o)
     return NULL;
 }
 
+/* SageMaker tells a container which ports its other services may have. */
 static char *check_range(const struct options *o, const struct service *s, int64_t from, int64_t to)
 {
     int64_t port = option_int(o, s->port);
-    if (!has_port(o, s) || !o->values[s->port].given || (port >= from && port <= to))
+    if (!has_port(o, s) || s->allow == OPT_ALLOW_SAGEMAKER || (port >= from && port <= to) ||
+        strcmp(address_of(o, s), option_text(o, OPT_HTTP_ADDRESS)) != 0)
         return NULL;
     return option_message("The server cannot listen to %s requests at port %d, allowed port range "
                           "is [%d, %d]",
                           s->name, (int)port, (int)from, (int)to);
 }
 
+static char *check_safe_range(const struct options *o)
+{
+    const char *range = option_text(o, OPT_SAGEMAKER_SAFE_PORT_RANGE);
+    int64_t from = 0, to = 0;
+    char *wrong = NULL;
+    if (!range || !option_bool(o, OPT_ALLOW_SAGEMAKER))
+        return NULL;
+    free(parse_pair(range, '-', 65535, &from, &to));
+    for (size_t i = 0; i < ARRAY_SIZE(services) && !wrong; i++)
+        wrong = check_range(o, &services[i], from, to);
+    return wrong;
+}
+
 static char *check_ports(const struct options *o)
 {
-    int64_t from = 0, to = 65535;
-    const char *range = option_text(o, OPT_SAGEMAKER_SAFE_PORT_RANGE);
-    char *wrong = NULL;
-    if (range)
-        free(parse_pair(range, '-', 65535, &from, &to));
+    char *wrong = check_safe_range(o);
     for (size_t i = 0; i < ARRAY_SIZE(services) && !wrong; i++) {
-        wrong = check_range(o, &services[i], from, to);
         for (size_t k = i + 1; k < ARRAY_SIZE(services) && !wrong; k++) {
             wrong = check_port_pair(o, &services[i], &services[k]);
             if (!wrong)

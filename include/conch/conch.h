@@ -261,6 +261,57 @@ CONCH_DECLSPEC void conch_http_begin_stop(struct conch_http *http);
  */
 CONCH_DECLSPEC unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms);
 
+/*
+ * Set by conch_sagemaker_options_init() from the environment, then by the caller. Texts are copied
+ * by conch_sagemaker_start().
+ */
+struct conch_sagemaker_options {
+    size_t size; /* of this struct, as the caller knows it; set by the initialiser */
+    const struct conch_http_options *http; /* address, port (SageMaker asks 8080), limits,
+                                              restrictions; to be set by the caller */
+    const char *ping_mode;                 /* "ready" or "live": SAGEMAKER_TRITON_PING_MODE */
+    const char *default_model;  /* of /invocations: SAGEMAKER_TRITON_DEFAULT_MODEL_NAME */
+    const char *inference_type; /* of /invocations: SAGEMAKER_TRITON_INFERENCE_TYPE */
+};
+
+CONCH_DECLSPEC void conch_sagemaker_options_init(struct conch_sagemaker_options *options);
+
+/*
+ * conch_sagemaker_start - serves SageMaker's protocol for a server, which must live until
+ * conch_http_stop(). The functions above are for this service, too.
+ *
+ * Errors: as conch_http_start()
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_sagemaker_start(struct TRITONSERVER_Server *server,
+                      const struct conch_sagemaker_options *options, struct conch_http **ret_http);
+
+/*
+ * Set by conch_vertex_ai_options_init() from the environment, then by the caller. Texts are copied
+ * by conch_vertex_ai_start().
+ */
+struct conch_vertex_ai_options {
+    size_t size; /* of this struct, as the caller knows it; set by the initialiser */
+    const struct conch_http_options *http; /* address, port (AIP_HTTP_PORT), limits, restrictions;
+                                              to be set by the caller */
+    const char *predict_route; /* a regular expression of whole paths: AIP_PREDICT_ROUTE */
+    const char *health_route;  /* likewise: AIP_HEALTH_ROUTE */
+    const char *default_model; /* of predictions; "" = the only model that is ready */
+};
+
+CONCH_DECLSPEC void conch_vertex_ai_options_init(struct conch_vertex_ai_options *options);
+
+/*
+ * conch_vertex_ai_start - serves Vertex AI's protocol, likewise. Call it when the models are
+ * loaded.
+ *
+ * Errors: as conch_http_start(), and
+ *         INVALID_ARG  a route is missing, or no regular expression; the default model is not ready
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_vertex_ai_start(struct TRITONSERVER_Server *server,
+                      const struct conch_vertex_ai_options *options, struct conch_http **ret_http);
+
 struct conch_grpc;
 
 /*

@@ -16,6 +16,7 @@
 #include "core/model/model.h"
 #include "core/request/admit.h"
 #include "core/request/request.h"
+#include "frontends/http/dialect.h"
 #include "frontends/http/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -36,7 +37,7 @@ static struct http_env env;
 static struct http_ctx ctx;
 static const struct http_handler handler = {.part_bytes = sizeof(struct http_call),
                                             .on_end = infer_end};
-static const struct http_settings settings = {.max_input_bytes = 1 << 20};
+static const struct http_settings settings = {.max_input_bytes = 1 << 20, .dialect = &http_kserve};
 
 static void set_up(void)
 {

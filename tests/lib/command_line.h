@@ -61,6 +61,7 @@ static inline int clear_environment(void **unused)
     (void)unused;
     unsetenv("AIP_MODE");
     unsetenv("AIP_STORAGE_URI");
+    unsetenv("AIP_HTTP_PORT");
     return 0;
 }
 

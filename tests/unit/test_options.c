@@ -298,9 +298,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
 {
     (void)unused;
     static const char *const lines[] = {
-        "--allow-sagemaker=on",
-        "--allow-vertex-ai=true",
-        "--http-header-forward-pattern=.*",
         "--trace-config=mode=opentelemetry",
         "--trace-config=opentelemetry,url=x",
         "--metrics-config=summary_latencies=true",
@@ -320,7 +317,6 @@ static void flags_of_missing_features_are_refused_by_name(void **unused)
         options_done(&o);
     }
     /* The last value counts, as with all flags that are not lists. */
-    expect_ok("--allow-sagemaker=true --allow-sagemaker=false");
     expect_ok("--model-control-mode=Explicit --load-model=a --load-model=b");
     expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
     expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
@@ -374,11 +370,23 @@ static void vertex_ai_is_enabled_by_its_environment(void **unused)
     options_done(&o);
 
     setenv("AIP_MODE", "PREDICTION", 1);
-    char *wrong = parse_line(&o, "");
-    assert_non_null(wrong);
-    assert_non_null(strstr(wrong, "AIP_MODE=PREDICTION"));
-    free(wrong);
+    assert_null(parse_line(&o, ""));
+    assert_true(option_bool(&o, OPT_ALLOW_VERTEX_AI));
+    assert_int_equal(option_int(&o, OPT_VERTEX_AI_PORT), 8080);
     options_done(&o);
+    setenv("AIP_HTTP_PORT", "7080", 1);
+    assert_null(parse_line(&o, ""));
+    assert_int_equal(option_int(&o, OPT_VERTEX_AI_PORT), 7080);
+    options_done(&o);
+    assert_null(parse_line(&o, "--vertex-ai-port=9080"));
+    assert_int_equal(option_int(&o, OPT_VERTEX_AI_PORT), 9080);
+    options_done(&o);
+    expect_wrong("--metrics-port=7080", "The server cannot listen to metrics requests and Vertex "
+                                        "AI requests at the same address and port 0.0.0.0:7080");
+    setenv("AIP_HTTP_PORT", "http", 1);
+    expect_wrong("", "AIP_HTTP_PORT: Invalid option value. Got http");
+    expect_ok("--allow-vertex-ai=false");
+    unsetenv("AIP_HTTP_PORT");
     assert_null(parse_line(&o, "--allow-vertex-ai=false"));
     assert_false(option_bool(&o, OPT_ALLOW_HTTP));
     assert_false(option_bool(&o, OPT_ALLOW_GRPC));

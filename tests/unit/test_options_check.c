@@ -217,9 +217,18 @@ static void flags_that_do_not_go_together_are_refused(void **unused)
         {"--http-port=8001",
          "The server cannot listen to HTTP requests and GRPC requests at the same address and port "
          "0.0.0.0:8001"},
-        {"--http-port=500 --sagemaker-safe-port-range=1000-2000",
+        {"--allow-sagemaker=1 --http-port=500 --sagemaker-safe-port-range=1000-2000",
          "The server cannot listen to HTTP requests at port 500, allowed port range is [1000, "
          "2000]"},
+        {"--allow-sagemaker=1 --sagemaker-safe-port-range=8000-8001",
+         "The server cannot listen to metrics requests at port 8002, allowed port range is [8000, "
+         "8001]"},
+        {"--allow-sagemaker=1 --http-port=8080",
+         "The server cannot listen to HTTP requests and SageMaker requests at the same address and "
+         "port 0.0.0.0:8080"},
+        {"--allow-sagemaker=1 --allow-vertex-ai=1",
+         "The server cannot listen to SageMaker requests and Vertex AI requests at the same "
+         "address and port 0.0.0.0:8080"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         expect_wrong(cases[i].line, cases[i].text);
@@ -232,7 +241,12 @@ static void flags_that_do_not_go_together_are_refused(void **unused)
     expect_ok("--sagemaker-port=70000 --vertex-ai-port=-1"); /* accepted, because off */
     expect_ok("--http-port=8002 --allow-metrics=false");
     expect_ok("--http-port=8002 --metrics-address=127.0.0.1");
-    expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
+    expect_ok("--sagemaker-safe-port-range=1000-2000"); /* without SageMaker it bounds nothing */
+    expect_ok("--allow-sagemaker=1 --sagemaker-safe-port-range=8000-8002");
+    expect_ok("--allow-sagemaker=1 --http-port=0 --grpc-port=0 --allow-metrics=0 "
+              "--sagemaker-safe-port-range=1000-2000");
+    expect_ok("--allow-sagemaker=1 --metrics-address=127.0.0.1 "
+              "--sagemaker-safe-port-range=8000-8001");
 }
 
 int main(void)

@@ -67,6 +67,12 @@ NODISCARD struct status *repository_load(struct repository *repo, const char *na
                                          size_t n_parameters);
 void repository_unload(struct repository *repo, const char *name, bool with_members);
 
+/*
+ * repository_await_unloaded - waits until no version of the model is being unloaded. False: that
+ * has not happened by deadline_ns, of the services' clock. Thread: control.
+ */
+bool repository_await_unloaded(struct repository *repo, const char *name, uint64_t deadline_ns);
+
 /* See server_register_repository() and server_unregister_repository(). */
 NODISCARD struct status *repository_register(struct repository *repo, const char *path,
                                              const struct model_mapping *mappings,

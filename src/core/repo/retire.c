@@ -10,10 +10,12 @@
  * So no request is refused because its model was replaced meanwhile. An embedder's request object
  * keeps its model as long as the object exists; only a server that stops does not wait for those.
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
+#include "core/model/model_services.h"
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 
@@ -124,4 +126,27 @@ void retire_end_all(struct repository *repo)
         mutex_lock(&repo->mu);
     }
     mutex_unlock(&repo->mu);
+}
+
+static bool is_retiring_locked(const struct repository *repo, const char *name)
+{
+    size_t n;
+    struct repo_model **named = repository_named_locked(repo, name, &n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < named[i]->n_versions; j++) {
+            if (named[i]->versions[j].n_retiring > 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool repository_await_unloaded(struct repository *repo, const char *name, uint64_t deadline_ns)
+{
+    bool in_time = true;
+    mutex_lock(&repo->mu);
+    while (is_retiring_locked(repo, name) && in_time)
+        in_time = cond_wait_by_clock(&repo->changed, &repo->mu, repo->services->clock, deadline_ns);
+    mutex_unlock(&repo->mu);
+    return in_time;
 }

@@ -623,6 +623,11 @@ struct status *server_unload_model(struct server *s, const char *name, bool with
     return NULL;
 }
 
+bool server_await_unloaded(struct server *s, const char *name, uint64_t timeout_ns)
+{
+    return repository_await_unloaded(s->repository, name, clock_now_ns(s->clock) + timeout_ns);
+}
+
 /* @what  "registration", "unregistration" */
 static struct status *begin_registration(struct server *s, const char *what)
 {
@@ -761,6 +766,11 @@ void server_statistics_done(struct server_statistics *statistics)
     }
     mem_free(TAKE(statistics->list));
     statistics->n = 0;
+}
+
+bool server_has_metrics(const struct server *s)
+{
+    return s->options->metrics;
 }
 
 struct status *server_metrics(struct server *s, struct buf *out)

@@ -172,6 +172,15 @@ NODISCARD struct status *server_load_model(struct server *s, const char *name,
 NODISCARD struct status *server_unload_model(struct server *s, const char *name, bool with_members);
 
 /*
+ * server_await_unloaded - waits until a model that server_unload_model() has unloaded is taken
+ * down: its last request has ended, and its memory is freed. Returns false when that has not
+ * happened within timeout_ns.
+ *
+ * Thread: control. Blocks. A control thread takes the model down, so not all of them may wait here.
+ */
+bool server_await_unloaded(struct server *s, const char *name, uint64_t timeout_ns);
+
+/*
  * server_register_repository - adds a repository: its models may be loaded from now on. This call
  * loads none. A model that two repositories have can be loaded from neither.
  *
@@ -281,6 +290,9 @@ struct server_statistics {
 NODISCARD struct status *server_statistics(struct server *s, const char *name, size_t name_length,
                                            int64_t version, struct server_statistics *ret);
 void server_statistics_done(struct server_statistics *statistics);
+
+/* server_has_metrics - whether the options want metrics. Thread: any. */
+bool server_has_metrics(const struct server *s);
 
 /*
  * server_metrics - prints all metrics in Prometheus' text format. A server without models prints

@@ -36,7 +36,7 @@ static void reply_text(struct admin_call *a)
     struct iovec body = {.iov_len = a->text.size};
     body.iov_base = call->text_taken = buf_take(&a->text);
     struct http_reply reply = {
-        .status = 200, .content_type = content_json, .headers = "", .body = &body, .n_body = 1};
+        .status = 200, .content_type = a->content_type, .headers = "", .body = &body, .n_body = 1};
     exchange_reply(a->x, &reply);
 }
 
@@ -44,11 +44,11 @@ static void reply_and_free_call(struct admin_call *a)
 {
     struct exchange *x = a->x;
     if (a->st) {
-        reply_status(x, a->st, content_json);
+        reply_status(x, a->st, a->content_type);
     } else if (a->text.size) {
         reply_text(a);
     } else {
-        exchange_reply_text(x, 200, content_json, "", 0);
+        exchange_reply_text(x, a->bare_status ? a->bare_status : 200, a->content_type, "", 0);
     }
     buf_done(&a->text);
     arena_reset(&a->arena);
@@ -69,20 +69,33 @@ static void run_admin_call(struct control_call *c)
     a->st = a->work(a);
 }
 
-void admin_call_begin(struct exchange *x, struct status *(*work)(struct admin_call *a),
-                      bool is_load, struct control *control)
+static struct admin_call *new_call(struct exchange *x, struct status *(*work)(struct admin_call *a))
 {
     struct http_call *call = exchange_part(x);
     struct admin_call *a = mem_zalloc(sizeof(*a));
     a->x = x;
     a->work = work;
+    a->content_type = content_json;
     a->call.work = run_admin_call;
     a->call.on_done = on_done;
     buf_init_pooled(&a->text, MAX_DOCUMENT, x->env->net.pool);
     arena_init(&a->arena, NULL, 0, load_body_arena_bytes(x->body_size), NULL, NULL);
     if (call->model.name)
         a->name = mem_strndup(call->model.name, call->model.name_length);
+    return a;
+}
+
+void admin_call_begin(struct exchange *x, struct status *(*work)(struct admin_call *a),
+                      bool is_load, struct control *control)
+{
+    struct admin_call *a = new_call(x, work);
     control_call_begin(&a->call, control, x->env->net.loop, a->name, is_load);
+}
+
+void admin_call_begin_in_line(struct exchange *x, struct status *(*work)(struct admin_call *a),
+                              struct control *control, const char *line)
+{
+    control_call_begin(&new_call(x, work)->call, control, x->env->net.loop, line, false);
 }
 
 /* ---- Bodies --------------------------------------------------------------------------------- */

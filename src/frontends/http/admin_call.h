@@ -28,7 +28,9 @@ struct admin_call {
 
     /* The answer. */
     struct status *st;
-    struct buf text; /* a document; pooled */
+    struct buf text;          /* a document; pooled */
+    const char *content_type; /* constant; application/json unless `work` sets another */
+    int bare_status;          /* set by `work`: the HTTP status of a reply without a body; 0: 200 */
 };
 
 /*
@@ -40,6 +42,15 @@ struct admin_call {
  */
 void admin_call_begin(struct exchange *x, struct status *(*work)(struct admin_call *a),
                       bool is_load, struct control *control);
+
+/*
+ * admin_call_begin_in_line - the same, for work that may wait long: those of one line follow each
+ * other, so that they keep one thread.
+ *
+ * @line  constant
+ */
+void admin_call_begin_in_line(struct exchange *x, struct status *(*work)(struct admin_call *a),
+                              struct control *control, const char *line);
 
 /* admin_call_server - the server that the work is for. Thread: any. */
 struct server *admin_call_server(const struct admin_call *a);

@@ -15,6 +15,7 @@
 #include "base/timer.h"
 #include "core/request/request.h"
 #include "frontends/http/coding.h"
+#include "frontends/http/header_length.h"
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/access.h"
@@ -28,6 +29,7 @@
 #include "frontends/tracing/tracer.h"
 
 struct event_stream;
+struct http_dialect;
 struct infer_kind;
 struct loop_share;
 struct regex;
@@ -42,6 +44,8 @@ struct http_settings {
     struct access *access;               /* --access-rules; NULL: none */
     const struct regex *forward_pattern; /* of headers that become parameters; NULL: none do */
     struct tracer *tracer;
+    const struct http_dialect *dialect;
+    void *dialect_data; /* the dialect's */
 };
 
 /* Per loop; the loop's thread only. */
@@ -52,14 +56,6 @@ struct http_ctx {
     struct buf json; /* replies are printed into it; it keeps its memory */
     struct memo memo;
     struct trace_sampler sampler;
-};
-
-/* The header Inference-Header-Content-Length, parsed as in the reference. */
-enum header_length {
-    HEADER_LENGTH_NONE,
-    HEADER_LENGTH_FINE,
-    HEADER_LENGTH_BAD,
-    HEADER_LENGTH_RANGE
 };
 
 /* In which form a client wants the load of the model, in a header of the reply (load_metrics.h). */
@@ -93,6 +89,7 @@ struct http_call {
     const char *timeout_text;       /* set when that header is malformed */
     uint64_t deadline_ns;           /* of the loop's clock; set when it is not */
     struct ops_model_ref model;
+    struct ops_model_ref target; /* a model that a header names instead of the path */
     const char *region;          /* that the path names; "": none */
     struct forwarded *forwarded; /* headers that become parameters, in the exchange's arena */
     char *text_taken;            /* the text of a long document; ended by pool_release() */

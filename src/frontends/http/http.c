@@ -15,6 +15,8 @@
 #include "frontends/http/call.h"
 #include "frontends/http/client.h"
 #include "frontends/http/deadline.h"
+#include "frontends/http/dialect.h"
+#include "frontends/http/head_reading.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/handlers.h"
 #include "frontends/http/route.h"
@@ -29,63 +31,6 @@ enum { MAX_JSON_REPLY = INT32_MAX };
 
 /* ---- Functions for the connection ------------------------------------------------------------ */
 
-/* Parses as C++'s stoi(): blanks, a sign, digits; the rest does not matter. */
-static enum header_length parse_header_length(struct span s, int64_t *ret)
-{
-    size_t i = 0;
-    while (i < s.length && (s.at[i] == ' ' || (s.at[i] >= '\t' && s.at[i] <= '\r')))
-        i++;
-    bool negative = i < s.length && s.at[i] == '-';
-    if (i < s.length && (s.at[i] == '-' || s.at[i] == '+'))
-        i++;
-    if (i == s.length || s.at[i] < '0' || s.at[i] > '9')
-        return HEADER_LENGTH_BAD;
-    int64_t n = 0;
-    for (; i < s.length && s.at[i] >= '0' && s.at[i] <= '9' && n <= INT32_MAX; i++)
-        n = n * 10 + (s.at[i] - '0');
-    if (negative)
-        n = -n;
-    if (n > INT32_MAX || n < INT32_MIN)
-        return HEADER_LENGTH_RANGE;
-    *ret = n;
-    return HEADER_LENGTH_FINE;
-}
-
-/* Bytes of a head. */
-struct head_range {
-    uint16_t at, length;
-};
-
-/*
- * What the frontend reads in a head. It lies in the head's note, so that the head is read once for
- * a client that repeats it: routes and headers by name took a tenth of the instructions of a small
- * request.
- */
-struct head_reading {
-    bool done;
-    bool is_restricted;
-    bool names_repository, wants_json, shortest_floats;
-    uint8_t body_coding, reply_coding; /* enum http_coding */
-    uint8_t header_length_kind;        /* enum header_length */
-    /* .length 0: there is none */
-    struct head_range model, version, region, header_length_text;
-    struct head_range timeout_text;
-    bool has_timeout, bad_timeout; /* Conch-Timeout-Ms */
-    uint8_t load_metrics;          /* enum load_metrics_form */
-    uint32_t timeout_ms;
-    int64_t header_length;
-    const struct route *route;
-};
-
-_Static_assert(sizeof(struct head_reading) <= HEAD_NOTE_BYTES, "a note has no room for a reading");
-
-static struct head_range range_of(const struct http_head *head, struct span s)
-{
-    if (!s.at)
-        return (struct head_range){0};
-    return (struct head_range){(uint16_t)(s.at - head->base), (uint16_t)s.length};
-}
-
 static void read_client_timeout(struct head_reading *r, const struct http_head *head)
 {
     static const char name[] = "conch-timeout-ms";
@@ -95,7 +40,7 @@ static void read_client_timeout(struct head_reading *r, const struct http_head *
     r->has_timeout = true;
     r->bad_timeout = !deadline_parse(value.at, value.length, &r->timeout_ms);
     value.length = MIN(value.length, (size_t)256);
-    r->timeout_text = range_of(head, value);
+    r->timeout_text = head_range_of(head, value);
 }
 
 static void read_infer_headers(void *note, const struct http_head *head)
@@ -107,9 +52,9 @@ static void read_infer_headers(void *note, const struct http_head *head)
 
     struct span length = head_find(head, length_name, sizeof(length_name) - 1);
     if (length.at) {
-        r->header_length_kind = (uint8_t)parse_header_length(length, &r->header_length);
+        r->header_length_kind = (uint8_t)header_length_parse(length, &r->header_length);
         length.length = MIN(length.length, (size_t)256);
-        r->header_length_text = range_of(head, length);
+        r->header_length_text = head_range_of(head, length);
     }
     struct span encoding = head_find(head, encoding_name, sizeof(encoding_name) - 1);
     struct span accepted = head_find(head, accepted_name, sizeof(accepted_name) - 1);
@@ -130,6 +75,21 @@ static void read_generate_headers(void *note, const struct http_head *head)
     r->load_metrics = span_is(form, "json")   ? LOAD_METRICS_JSON
                       : span_is(form, "text") ? LOAD_METRICS_TEXT
                                               : LOAD_METRICS_NONE;
+}
+
+void read_binary_type(void *note, const struct http_head *head, const char *binary_type)
+{
+    struct head_reading *r = note;
+    static const char type_name[] = "content-type";
+    struct span text;
+    struct span type = head_find(head, type_name, sizeof(type_name) - 1);
+    enum header_length kind = header_length_of_type(type, binary_type, &text, &r->header_length);
+    read_client_timeout(r, head);
+    r->header_length_kind = (uint8_t)kind;
+    if (kind == HEADER_LENGTH_NONE)
+        return;
+    text.length = MIN(text.length, (size_t)256);
+    r->header_length_text = head_range_of(head, text);
 }
 
 static bool asks_for_shortest(struct span parameter)
@@ -161,6 +121,19 @@ static const struct route routes[] = {
 #include "frontends/http/routes.def"
 };
 
+const struct route *http_routes(size_t *ret_n)
+{
+    *ret_n = ARRAY_SIZE(routes);
+    return routes;
+}
+
+static struct route_match find_http_route(const struct http_settings *settings,
+                                          const struct http_head *head)
+{
+    (void)settings;
+    return route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head));
+}
+
 /* Whether the client lacks the header that this part of the protocol needs. */
 static bool find_restricted(const struct restrictions *restrictions, enum ops_api api,
                             const struct http_head *head)
@@ -172,18 +145,18 @@ static bool find_restricted(const struct restrictions *restrictions, enum ops_ap
     return !restriction_admits(r, value.at, value.length);
 }
 
-static void read_head(const struct restrictions *restrictions, struct head_reading *r,
+static void read_head(const struct http_settings *settings, struct head_reading *r,
                       const struct http_head *head)
 {
-    struct route_match m = route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head));
+    struct route_match m = settings->dialect->find_route(settings, head);
     r->done = true;
     r->route = m.route;
-    r->is_restricted = m.route && find_restricted(restrictions, m.route->api, head);
-    r->model = range_of(head, m.model);
+    r->is_restricted = m.route && find_restricted(&settings->restrictions, m.route->api, head);
+    r->model = head_range_of(head, m.model);
     if (!m.route || r->is_restricted || m.route->method != head->method)
         return;
-    r->version = range_of(head, m.version);
-    r->region = range_of(head, m.region);
+    r->version = head_range_of(head, m.version);
+    r->region = head_range_of(head, m.region);
     r->names_repository = m.repository.at != NULL;
     read_accept(r, head);
     if (m.route->read_head)
@@ -228,8 +201,20 @@ static void keep_timeout(struct exchange *x, const struct http_head *head,
 static bool is_refused(struct exchange *x, const struct http_head *head,
                        const struct head_reading *r)
 {
+    const struct http_dialect *dialect = call_ctx(x)->settings->dialect;
     struct span model = {r->model.length > 0 ? head->base + r->model.at : NULL, r->model.length};
+    if (UNLIKELY(dialect->find_model && r->route && call_ctx(x)->settings->access)) {
+        struct span target = {head->base + r->target.at, r->target.length};
+        model = dialect->find_model(x, r->route, model, target);
+    }
     return r->route && !client_is_allowed(x, head, r->route->api, model);
+}
+
+static void keep_target(struct exchange *x, const struct http_head *head, struct head_range target)
+{
+    struct http_call *call = exchange_part(x);
+    call->target.name = keep_head_text(x, head, target);
+    call->target.name_length = target.length;
 }
 
 static void on_http_head(struct exchange *x, const struct http_head *head)
@@ -237,7 +222,7 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     struct http_call *call = exchange_part(x);
     struct head_reading *r = (struct head_reading *)(void *)head->note;
     if (!r->done)
-        read_head(&call_ctx(x)->settings->restrictions, r, head);
+        read_head(call_ctx(x)->settings, r, head);
 
     call->begun = false;
     call->with_core = false;
@@ -263,6 +248,7 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     x->discard = !r->route || r->is_restricted || call->is_refused || call->wrong_method ||
                  !r->route->takes_body;
     keep_model(x, head, r);
+    call->target = (struct ops_model_ref){0};
     if (UNLIKELY(r->has_timeout))
         keep_timeout(x, head, r);
     call->region = "";
@@ -271,6 +257,8 @@ static void on_http_head(struct exchange *x, const struct http_head *head)
     if (UNLIKELY(call_ctx(x)->settings->forward_pattern != NULL) && !x->discard &&
         r->route->handle == infer_handle)
         client_find_forwarded(x, head);
+    if (UNLIKELY(r->target.length > 0))
+        keep_target(x, head, r->target);
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
     else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))
@@ -287,11 +275,21 @@ static void refuse_restricted(struct exchange *x)
     reply_error(x, 403, content_text, buf_text(&text));
 }
 
+void http_reply_bare(struct exchange *x, int status)
+{
+    exchange_reply_text(x, status, content_text, "", 0);
+}
+
+static void refuse_http_path(struct exchange *x)
+{
+    reply_error(x, 404, content_text, "Not Found");
+}
+
 static void on_http_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     if (UNLIKELY(!call->route))
-        reply_error(x, 404, content_text, "Not Found");
+        call_ctx(x)->settings->dialect->refuse_path(x);
     else if (UNLIKELY(call->is_restricted))
         refuse_restricted(x);
     else if (UNLIKELY(call->is_refused))
@@ -374,7 +372,7 @@ static void show_http(struct conch_http *http)
 {
     enum { FIRST_STATUS = 100, OK = 200, GATEWAY_TIMEOUT = 504 };
     http->metrics = (struct service_metrics){.server = http->settings.server,
-                                             .protocol = "http",
+                                             .protocol = http->settings.dialect->protocol,
                                              .net = http->net,
                                              .fine = OK - FIRST_STATUS,
                                              .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
@@ -423,6 +421,9 @@ static struct status *read_http_tls(const struct conch_http_options *o, struct t
 
 static void free_http(struct conch_http *http)
 {
+    const struct http_settings *settings = &http->settings;
+    if (settings->dialect->free_data)
+        settings->dialect->free_data(settings->dialect_data);
     restrictions_done(&http->settings.restrictions);
     access_stop(http->settings.access);
     regex_free((struct regex *)(uintptr_t)http->settings.forward_pattern);
@@ -430,17 +431,21 @@ static void free_http(struct conch_http *http)
     mem_free(http);
 }
 
-TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
-                                     const struct conch_http_options *options,
-                                     struct conch_http **ret_http)
+struct status *http_options_read(const struct conch_http_options *given,
+                                 struct conch_http_options *ret)
 {
-    struct conch_http_options o;
-    conch_http_options_init(&o);
-    if (!server || !options || !ret_http || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_http_start: invalid arguments");
-    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+    conch_http_options_init(ret);
+    if (!given || given->size == 0 || given->size > sizeof(*ret))
+        return status_new(STATUS_INVALID_ARG, "conch_http_start: invalid arguments");
+    memcpy(ret, given, given->size); /* the caller's older header may have fewer members */
+    return NULL;
+}
 
+struct status *http_start(struct server *server, const struct conch_http_options *options,
+                          const struct http_dialect *dialect, void *data,
+                          struct conch_http **ret_http)
+{
+    struct conch_http_options o = *options;
     struct net_options net;
     struct tls_options tls;
     net_options_init(&net);
@@ -467,7 +472,9 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.on_free = hide_http;
 
     struct conch_http *http = mem_zalloc(sizeof(*http));
-    http->settings.server = (struct server *)server;
+    http->settings.server = server;
+    http->settings.dialect = dialect;
+    http->settings.dialect_data = data;
     http->settings.max_input_bytes = o.max_input_bytes;
     http->settings.tracer = tracer_get(http->settings.server);
     net.handler_arg = http;
@@ -484,12 +491,30 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     }
     if (st) {
         free_http(http);
-        return (TRITONSERVER_Error *)st;
+        return st;
     }
     show_http(http);
-    log_info("Started HTTPService at %s", net_server_place(http->net));
+    log_info("Started %s at %s", dialect->service, net_server_place(http->net));
     *ret_http = http;
     return NULL;
+}
+
+const struct http_dialect http_kserve = {
+    .service = "HTTPService",
+    .protocol = "http",
+    .find_route = find_http_route,
+    .refuse_path = refuse_http_path,
+};
+
+TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
+                                     const struct conch_http_options *options,
+                                     struct conch_http **ret_http)
+{
+    struct conch_http_options o;
+    struct status *st = http_options_read(server && ret_http ? options : NULL, &o);
+    if (!st)
+        st = http_start((struct server *)server, &o, &http_kserve, NULL, ret_http);
+    return (TRITONSERVER_Error *)st;
 }
 
 int conch_http_port(const struct conch_http *http)

@@ -11,6 +11,7 @@
  * error in one of them is kept while the walk goes on, and after an error json_check() looks for a
  * syntax error first.
  */
+#include "frontends/http/dialect.h"
 #include "frontends/http/infer_priv.h"
 #include "frontends/http/reply.h"
 
@@ -397,11 +398,26 @@ static struct status *parse_raw(struct parse *p, const char *body, size_t n_byte
     return add_data(p, in, body, n_bytes);
 }
 
-/* Reads Inference-Header-Content-Length (reference/behaviours §3.3); without it, all of the body
- * is JSON. */
-static struct status *header_length(const struct http_call *call, size_t body_bytes,
-                                    size_t *ret_length)
+/* The errors of a MIME type: reference/behaviours §24.2. */
+static struct status *binary_type_fault(const struct http_call *call, const char *binary_type)
 {
+    const char *text = call->header_length_text;
+    if (call->header_length_kind == HEADER_LENGTH_MISPLACED)
+        return status_new(STATUS_INVALID_ARG,
+                          "expect MIME type for binary data starts with '%s', got: %s", binary_type,
+                          text);
+    return status_new(
+        STATUS_INVALID_ARG, "Unable to parse inference header size%s, got: %s",
+        call->header_length_kind == HEADER_LENGTH_RANGE ? ", value is out of range" : "", text);
+}
+
+/* Reads Inference-Header-Content-Length, or the MIME type (reference/behaviours §3.3); without it,
+ * all of the body is JSON. */
+static struct status *header_length(const struct http_call *call, const char *binary_type,
+                                    size_t body_bytes, size_t *ret_length)
+{
+    if (UNLIKELY(binary_type && call->header_length_kind > HEADER_LENGTH_FINE))
+        return binary_type_fault(call, binary_type);
     switch (call->header_length_kind) {
     case HEADER_LENGTH_NONE:
         *ret_length = body_bytes;
@@ -416,6 +432,7 @@ static struct status *header_length(const struct http_call *call, size_t body_by
                           "[ -2147483648, 2147483647 ], got: %s",
                           call->header_length_text);
     case HEADER_LENGTH_FINE:
+    case HEADER_LENGTH_MISPLACED: /* of a MIME type only */
         break;
     }
     if (call->header_length < 0 || (uint64_t)call->header_length > body_bytes)
@@ -437,7 +454,8 @@ struct status *infer_parse(struct exchange *x, const char **ret_type)
     };
     size_t json_bytes = 0;
 
-    struct status *st = header_length(call, x->body_size, &json_bytes);
+    struct status *st =
+        header_length(call, call_ctx(x)->settings->dialect->binary_type, x->body_size, &json_bytes);
     if (st) {
         *ret_type = content_text;
         return st;

@@ -11,6 +11,7 @@
 #include "core/model/model.h"
 #include "core/request/life.h"
 #include "core/request/response.h"
+#include "frontends/http/dialect.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/packed.h"
 #include "frontends/http/reply.h"
@@ -348,13 +349,17 @@ void infer_print(struct exchange *x, struct response *resp)
     /* Tensors that are all printed are not kept for a client that reads slowly. */
     if (p.n_pieces == 1)
         answer_drop(&p.call->answer);
+    const char *binary_type = call_ctx(x)->settings->dialect->binary_reply_type;
     p.pieces[0] = (struct iovec){text, size};
     if (UNLIKELY(p.call->traced != NULL))
         traced_stamp(p.call->traced, STAMP_HTTP_SEND_START, clock_now_ns(x->env->net.loop->clock));
     struct http_reply reply = {
         .status = 200,
-        .content_type = p.n_pieces > 1 ? "application/octet-stream" : content_json,
+        .content_type = p.n_pieces == 1 ? content_json
+                        : binary_type   ? binary_type
+                                        : "application/octet-stream",
         .json_length = p.n_pieces > 1 ? size : 0,
+        .length_in_type = binary_type != NULL,
         .headers = "",
         .body = p.pieces,
         .n_body = p.n_pieces,

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "frontends/http/call.h"
+#include "frontends/http/dialect.h"
 #include "frontends/ops/errors.h"
 
 const char content_json[] = "application/json";
@@ -48,7 +49,10 @@ void reply_error(struct exchange *x, int http_status, const char *content_type, 
 
 void reply_status(struct exchange *x, struct status *st, const char *content_type)
 {
-    reply_error(x, ops_error_of(status_code(st))->http_status, content_type, status_message(st));
+    const struct http_dialect *dialect = call_ctx(x)->settings->dialect;
+    int http_status = dialect->error_status ? dialect->error_status(x, st, &content_type)
+                                            : ops_error_of(status_code(st))->http_status;
+    reply_error(x, http_status, content_type, status_message(st));
     status_free(st);
 }
 

@@ -501,10 +501,12 @@ static size_t print_head(const struct exchange *x, char *text, const struct http
     if (reply->content_type) {
         at = PUT_TEXT(at, "\r\nContent-Type: ");
         at = put_bytes(at, reply->content_type, strlen(reply->content_type));
+        if (reply->length_in_type && reply->json_length > 0)
+            at = put_number(at, reply->json_length);
     }
     at = PUT_TEXT(at, "\r\n");
     at = put_bytes(at, reply->headers, reply->headers_length);
-    if (reply->json_length > 0) {
+    if (reply->json_length > 0 && !reply->length_in_type) {
         at = PUT_TEXT(at, "Inference-Header-Content-Length: ");
         at = put_number(at, reply->json_length);
         at = PUT_TEXT(at, "\r\n");

@@ -249,6 +249,7 @@ struct http_reply {
     const char *headers;      /* further headers: whole lines with CR LF; "" for none */
     size_t headers_length;
     size_t json_length;       /* Inference-Header-Content-Length, when not 0 */
+    bool length_in_type;      /* that length stands at the end of the content type instead */
     const struct iovec *body; /* the bytes must stay until on_end; the array need not */
     int n_body;
 };

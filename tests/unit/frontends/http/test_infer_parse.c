@@ -19,6 +19,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/model/model.h"
+#include "frontends/http/dialect.h"
 #include "frontends/http/infer.h"
 
 enum { MAX_INPUT_BYTES = 4096 };
@@ -56,7 +57,8 @@ static int start(void **state)
     (void)state;
     static const struct http_handler handler = {.part_bytes = sizeof(struct http_call),
                                                 .on_end = infer_end};
-    static const struct http_settings settings = {.max_input_bytes = MAX_INPUT_BYTES};
+    static const struct http_settings settings = {.max_input_bytes = MAX_INPUT_BYTES,
+                                                  .dialect = &http_kserve};
     atomic_store(&model.refs, 1);
     loop.owner = pthread_self();
     ctx = (struct http_ctx){.settings = &settings};

@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "core/model/model.h"
 #include "core/request/response.h"
+#include "frontends/http/dialect.h"
 #include "frontends/http/infer.h"
 #include "frontends/net/http1.h"
 
@@ -51,7 +52,8 @@ static const char *print(struct response *resp, size_t *ret_length)
     static const struct http_handler handler = {
         .part_bytes = sizeof(struct http_call), .on_request = on_request, .on_end = infer_end};
     static const struct http_limits limits = {.max_head_bytes = 4096, .max_pipeline = 2};
-    static const struct http_settings settings = {.max_input_bytes = 1 << 20};
+    static const struct http_settings settings = {.max_input_bytes = 1 << 20,
+                                                  .dialect = &http_kserve};
     static const char ask[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     static char scratch[512], reply[1 << 20];
     struct pool *pool = pool_new("test", 1 << 20, 0);
