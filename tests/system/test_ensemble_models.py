@@ -92,8 +92,6 @@ def test_an_ensemble_has_versions(start, tmp_path):
 
 def test_labels_are_those_of_the_model_that_makes_the_output(start, tmp_path):
     """reference/behaviours §12.11. The ensemble has none of its own."""
-    if start.which == "conch":
-        pytest.skip("Conch has no classification over HTTP and gRPC yet; tests of the C API ask for the labels")
     with_labels = Stage(tmp_path, "a", inputs=(("IN", [3]),), outputs=(("OUT", [3]),))
     config = with_labels.folder / "config.pbtxt"
     config.write_text(config.read_text().replace('output [ { name: "OUT"', 'output [ { name: "OUT" label_filename: "labels"'))
