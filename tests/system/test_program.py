@@ -69,7 +69,7 @@ def test_version_finds_libraries_by_the_flags(tmp_path, before):
     [
         ("--metrics-config=summary_latencies=true", "quantiles"),
         ("--cache-config=local,size=1048576", "response caches"),
-        ("--trace-config=level=TIMESTAMPS", "tracing"),
+        ("--trace-config=mode=opentelemetry", "opentelemetry"),
     ],
 )
 def test_missing_features_are_refused_by_name(root, flag, missing):
@@ -80,10 +80,10 @@ def test_missing_features_are_refused_by_name(root, flag, missing):
 
 
 def test_flags_that_size_or_place_a_missing_feature_warn_once(root):
-    with Server(root, flags=["--trace-rate=1", "--trace-rate=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
+    with Server(root, flags=["--pinned-memory-pool-byte-size=1", "--pinned-memory-pool-byte-size=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
         pass
     log = server.log()
-    assert log.count("--trace-rate has no effect yet") == 1
+    assert log.count("--pinned-memory-pool-byte-size has no effect yet") == 1
     assert log.count("--cuda-memory-pool-byte-size has no effect yet") == 1
 
 
