@@ -6,24 +6,24 @@
 
 #include <string.h>
 
-enum header_length header_length_parse(struct span s, int64_t *ret)
+enum header_length header_length_parse(struct span text, int64_t *ret_length)
 {
     size_t i = 0;
-    while (i < s.length && (s.at[i] == ' ' || (s.at[i] >= '\t' && s.at[i] <= '\r')))
+    while (i < text.length && (text.at[i] == ' ' || (text.at[i] >= '\t' && text.at[i] <= '\r')))
         i++;
-    bool negative = i < s.length && s.at[i] == '-';
-    if (i < s.length && (s.at[i] == '-' || s.at[i] == '+'))
+    bool negative = i < text.length && text.at[i] == '-';
+    if (i < text.length && (text.at[i] == '-' || text.at[i] == '+'))
         i++;
-    if (i == s.length || s.at[i] < '0' || s.at[i] > '9')
+    if (i == text.length || text.at[i] < '0' || text.at[i] > '9')
         return HEADER_LENGTH_BAD;
     int64_t n = 0;
-    for (; i < s.length && s.at[i] >= '0' && s.at[i] <= '9' && n <= INT32_MAX; i++)
-        n = n * 10 + (s.at[i] - '0');
+    for (; i < text.length && text.at[i] >= '0' && text.at[i] <= '9' && n <= INT32_MAX; i++)
+        n = n * 10 + (text.at[i] - '0');
     if (negative)
         n = -n;
     if (n > INT32_MAX || n < INT32_MIN)
         return HEADER_LENGTH_RANGE;
-    *ret = n;
+    *ret_length = n;
     return HEADER_LENGTH_FINE;
 }
 
