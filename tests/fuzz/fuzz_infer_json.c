@@ -109,12 +109,12 @@ static void parse(const uint8_t *data, size_t size, struct buf *description)
     x->body = body;
     x->body_size = size - 1;
     x->headed = true;
-    call->json_taken = call->packed_reply = NULL;
+    memset(call, 0, sizeof(*call)); /* as on_http_head() leaves it */
     call->header_length_kind = data[0] == 255 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
     call->header_length = (int64_t)(x->body_size * data[0] / 254);
 
     model_ref(&model);
-    infer_begin(x, &model);
+    infer_begin(x, &model, NULL);
     struct status *st = infer_parse(x, &type);
     size_t json_bytes = data[0] == 255 ? x->body_size : (size_t)call->header_length;
     check_error(x, json_bytes, st);

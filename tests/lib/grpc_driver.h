@@ -53,6 +53,7 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
                             .loop = &loop,
                             .compress = compress_new(),
                             .packing = packing_new(server, &loop)};
+    trace_sampler_init(&ctx.sampler, NULL);
     list_init(&ctx.watched);
     timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,
@@ -87,6 +88,7 @@ static inline void grpc_disconnect(void)
         loop_iterate(&loop, 100 * NS_PER_MS);
     h2c_done(&client);
     assert_true(h2_done(&driver));
+    trace_sampler_done(&ctx.sampler);
     compress_free(ctx.compress);
     packing_free(ctx.packing);
     loop_done(&loop);

@@ -195,11 +195,12 @@ static const struct request_ops stream_ops = {
     .destroy = on_destroy,
 };
 
-void infer_begin(struct exchange *x, struct model *model)
+void infer_begin(struct exchange *x, struct model *model, const struct infer_kind *kind)
 {
     struct http_ctx *ctx = call_ctx(x);
     struct http_call *call = exchange_part(x);
 
+    call->kind = kind;
     call->begun = true;
     call->with_core = call->is_answered = call->is_closed = false;
     call->binary_default = false;
@@ -211,7 +212,7 @@ void infer_begin(struct exchange *x, struct model *model)
     tensor_regions_init(&call->regions, ctx->settings->regions);
     answer_init(&call->answer, on_answered, on_destroyed);
     call->events = NULL;
-    request_init(&call->request, call->kind && call->kind->respond ? &stream_ops : &ops, model,
+    request_init(&call->request, kind && kind->respond ? &stream_ops : &ops, model,
                  call->request_memory, sizeof(call->request_memory), x->env->net.pool);
     exchange_ref(x); /* on_destroy's */
 
@@ -274,8 +275,7 @@ void infer_start(struct exchange *x, struct model *model, const struct infer_kin
     struct http_call *call = exchange_part(x);
     const char *type = content_json;
 
-    call->kind = kind;
-    infer_begin(x, model);
+    infer_begin(x, model, kind);
     struct status *st = parse_body(x, &type);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))

@@ -40,8 +40,10 @@ void infer_start(struct exchange *x, struct model *model, const struct infer_kin
 
 /*
  * infer_begin - gives the exchange an empty request for the model; the reference to model is taken.
+ *
+ * @kind  as of infer_start()
  */
-void infer_begin(struct exchange *x, struct model *model);
+void infer_begin(struct exchange *x, struct model *model, const struct infer_kind *kind);
 
 /*
  * infer_parse - parses the body into the request: reference/behaviours §3.3 to §3.15, in that

@@ -706,7 +706,7 @@ void exchange_queue_parts(struct exchange *x, struct out_queue *out)
     if (!waiting->first)
         return;
     out_queue_add_chain(out, waiting->first, waiting->last, waiting->n_bytes);
-    *waiting = (struct out_queue){NULL};
+    *waiting = (struct out_queue){0};
 }
 
 void exchange_drop_parts(struct exchange *x)

@@ -413,7 +413,9 @@ static void missing_features_are_refused_by_name(void **state)
     expect_error(call_named("CudaSharedMemoryRegister", "", "", &answer), STATUS_INVALID_ARG,
                  "failed to register CUDA shared memory region: '', GPUs not supported");
     assert_null(call_named("SystemSharedMemoryStatus", "", "", &answer));
+    free_answer(answer);
     assert_null(call_named("CudaSharedMemoryStatus", "", "", &answer));
+    free_answer(answer);
     assert_null(call_named("TraceSetting", "", "", &answer));
     free_answer(answer);
     expect_error(call_named("TraceSetting", "", "none", &answer), STATUS_NOT_FOUND,

@@ -104,11 +104,11 @@ static struct status *parse_bytes(const void *bytes, size_t n_bytes, int64_t jso
     x->body = body;
     x->body_size = n_bytes;
     x->headed = true;
-    call->json_taken = call->packed_reply = NULL;
+    memset(call, 0, sizeof(*call)); /* as on_http_head() leaves it */
     call->header_length_kind = json_bytes < 0 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
     call->header_length = json_bytes;
     model_ref(&model);
-    infer_begin(x, &model);
+    infer_begin(x, &model, NULL);
     return infer_parse(x, &type);
 }
 

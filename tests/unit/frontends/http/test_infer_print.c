@@ -31,11 +31,9 @@ static const char *id;
 static void on_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    call->json_taken = call->packed_reply = NULL;
-    call->reply_coding = CODING_IDENTITY;
-    call->shortest_floats = false;
+    memset(call, 0, sizeof(*call)); /* as on_http_head() leaves it */
     model_ref(&model);
-    infer_begin(x, &model);
+    infer_begin(x, &model, NULL);
     call->binary_default = binary;
     call->request.maker.id = id;
     infer_print(x, to_print);
