@@ -13,6 +13,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import http2_frames as h2
+import regions
 import repository
 from certificates import Authority
 from server import Server, wait_for
@@ -308,3 +309,29 @@ def test_the_longest_turn_is_that_of_a_model_on_the_loop(tmp_path_factory):
             assert connection.response().status == 200
         assert page(server)["longest_turn_seconds", "http-0"] >= 0.2
         assert page(server)["longest_turn_seconds", "metrics-0"] > 0
+
+
+# ---- Regions of shared memory --------------------------------------------------------------------
+
+
+def counted(server):
+    """Number and bytes of the regions of the system and of CUDA."""
+    shown = page(server)
+    return [int(shown[name, kind]) for kind in ("system", "cuda") for name in ("regions", "region_bytes")]
+
+
+def test_regions_of_shared_memory_and_their_bytes_are_shown(models, server):
+    """A region counts until it is unmapped, which a helper does after the client has its answer."""
+    flags = ["--allow-metrics=true", "--metrics-port=0", "--allow-client-shm=true"]
+    with Server(models, flags=flags, grpc=True) as sharing, regions.Object(8192) as memory:
+        assert counted(sharing) == [0, 0, 0, 0]
+        assert regions.register(sharing, "a", memory.key, 100) == (200, "")
+        assert regions.register(sharing, "b", memory.key, 4096, offset=4096) == (200, "")
+        assert counted(sharing) == [2, 4196, 0, 0]
+        assert regions.register(sharing, "c", memory.key, 8193)[0] == 400
+        assert counted(sharing) == [2, 4196, 0, 0]
+        assert regions.unregister(sharing, "a") == (200, "")
+        wait_for(lambda: counted(sharing) == [1, 4096, 0, 0], WITHIN_S, "a is unmapped")
+        assert regions.unregister(sharing) == (200, "")
+        wait_for(lambda: counted(sharing) == [0, 0, 0, 0], WITHIN_S, "b is unmapped")
+    assert not [key for key in page(server) if key[0].startswith("region")], "only where they are allowed"

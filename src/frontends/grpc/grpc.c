@@ -81,6 +81,7 @@ static void show_calls(struct conch_grpc *grpc)
         .server = grpc->settings.server,
         .protocol = "grpc",
         .net = grpc->net,
+        .regions = grpc->settings.regions,
         .statuses = code_names,
         .n_statuses = ARRAY_SIZE(code_names),
         .expired = (unsigned int)ops_error_of(STATUS_TIMED_OUT)->grpc_status};

@@ -374,6 +374,7 @@ static void show_http(struct conch_http *http)
     http->metrics = (struct service_metrics){.server = http->settings.server,
                                              .protocol = http->settings.dialect->protocol,
                                              .net = http->net,
+                                             .regions = http->settings.regions,
                                              .fine = OK - FIRST_STATUS,
                                              .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
     service_metrics_add(&http->metrics);

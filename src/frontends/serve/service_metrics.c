@@ -20,6 +20,7 @@
 #include "core/metrics/exposition.h"
 #include "core/server/page.h"
 #include "frontends/net/server.h"
+#include "frontends/shm/regions.h"
 
 enum {
     LEVEL = 848, /* in the table of core/README.md */
@@ -271,6 +272,39 @@ static void print_turns_locked(struct buf *out, const struct server *server)
     }
 }
 
+/* ---- Regions -------------------------------------------------------------------------------- */
+
+/* The regions of shared memory of the server's clients; NULL: clients may have none. */
+static const struct regions *find_regions_locked(const struct server *server)
+{
+    mutex_assert_held(&mu);
+    LIST_FOR_EACH (link, &services) {
+        const struct service_metrics *m = LIST_ENTRY(link, struct service_metrics, link);
+        if (m->server == server && m->regions && regions_are_allowed(m->regions))
+            return m->regions;
+    }
+    return NULL;
+}
+
+static void print_regions_locked(struct buf *out, const struct server *server)
+{
+    static const char count[] = "conch_frontend_regions", size[] = "conch_frontend_region_bytes";
+    static const char *const labels[REGION_KINDS] = {"kind=\"system\"", "kind=\"cuda\""};
+    struct region_total of[REGION_KINDS];
+    const struct regions *regions = find_regions_locked(server);
+    if (!regions)
+        return;
+    for (int kind = 0; kind < REGION_KINDS; kind++)
+        of[kind] = regions_count(regions, (enum region_kind)kind);
+    exposition_family(out, count, "Number of regions of shared memory that clients have registered",
+                      METRIC_GAUGE);
+    for (int kind = 0; kind < REGION_KINDS; kind++)
+        exposition_line(out, count, "", labels[kind], NULL, of[kind].n_regions);
+    exposition_family(out, size, "Bytes of these regions", METRIC_GAUGE);
+    for (int kind = 0; kind < REGION_KINDS; kind++)
+        exposition_line(out, size, "", labels[kind], NULL, (double)of[kind].n_bytes);
+}
+
 /* ---- The part of the page -------------------------------------------------------------------- */
 
 static void print_services(const struct server *server, struct buf *out)
@@ -296,6 +330,7 @@ static void print_services(const struct server *server, struct buf *out)
         print_limits(out, &rows);
         print_tls(out, &rows);
         print_turns_locked(out, server);
+        print_regions_locked(out, server);
     }
     mutex_unlock(&mu);
     mem_free(rows.rows);

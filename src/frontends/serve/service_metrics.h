@@ -9,6 +9,7 @@
 #include "base/list.h"
 
 struct net_server;
+struct regions;
 struct server;
 
 /* A service. Embedded in its frontend. */
@@ -17,6 +18,7 @@ struct service_metrics {
     const struct server *server;
     const char *protocol; /* the label: "http" */
     const struct net_server *net;
+    const struct regions *regions; /* of clients, which all services of a server share; or NULL */
     /* The label of an answer of that number (net/counts.h); NULL: the status of HTTP. */
     const char *const *statuses;
     unsigned int n_statuses;

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "frontends/shm/region_limits.h"
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -101,11 +100,11 @@ struct status *region_open(struct region_limits *limits, const char *name, const
     r->offset = offset;
     r->size_bytes = size_bytes;
     r->fd = fd;
-    st = region_limits_take(limits, name, size_bytes);
+    st = region_limits_take(limits, REGION_SYSTEM, name, size_bytes);
     if (!st) {
         st = map_object(r);
         if (st)
-            region_limits_give(limits, size_bytes);
+            region_limits_give(limits, REGION_SYSTEM, size_bytes);
     }
     if (st) {
         free_region(r);
@@ -123,7 +122,7 @@ static void end_region(struct control_job *job)
     struct region *r = CONTAINER_OF(job, struct region, end);
     struct region_limits *limits = r->limits;
     mapping_end(&r->mapping);
-    region_limits_give(limits, r->size_bytes);
+    region_limits_give(limits, r->kind, r->size_bytes);
     free_region(r);
     region_limits_unref(limits);
 }

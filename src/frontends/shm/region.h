@@ -16,11 +16,9 @@
 #include "base/compiler.h"
 #include "core/threads/control.h"
 #include "frontends/shm/mapping.h"
+#include "frontends/shm/region_limits.h"
 
-struct region_limits;
 struct status;
-
-enum region_kind { REGION_SYSTEM, REGION_CUDA };
 
 struct region {
     atomic_uint refs;

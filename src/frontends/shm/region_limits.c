@@ -18,8 +18,8 @@ struct region_limits {
 
     atomic_uint refs;
     _Atomic(struct server *) server;
-    atomic_uint n_regions;
-    atomic_uint_least64_t n_bytes;
+    atomic_uint n_regions[REGION_KINDS];
+    atomic_uint_least64_t n_bytes[REGION_KINDS];
 };
 
 struct region_limits *region_limits_new(unsigned int max_regions, uint64_t max_bytes,
@@ -50,29 +50,46 @@ void region_limits_close(struct region_limits *l)
     atomic_store(&l->server, NULL);
 }
 
-struct status *region_limits_take(struct region_limits *l, const char *name, uint64_t size_bytes)
+struct region_total region_limits_count(const struct region_limits *l, enum region_kind kind)
 {
-    uint64_t used = atomic_load(&l->n_bytes);
-    if (atomic_load(&l->n_regions) >= l->max_regions)
+    return (struct region_total){atomic_load(&l->n_regions[kind]), atomic_load(&l->n_bytes[kind])};
+}
+
+static struct region_total count_all_kinds(const struct region_limits *l)
+{
+    struct region_total all = {0, 0};
+    for (int kind = 0; kind < REGION_KINDS; kind++) {
+        struct region_total of = region_limits_count(l, (enum region_kind)kind);
+        all.n_regions += of.n_regions;
+        all.n_bytes += of.n_bytes;
+    }
+    return all;
+}
+
+struct status *region_limits_take(struct region_limits *l, enum region_kind kind, const char *name,
+                                  uint64_t size_bytes)
+{
+    struct region_total used = count_all_kinds(l);
+    if (used.n_regions >= l->max_regions)
         return status_new(STATUS_EXHAUSTED,
                           "failed to register shared memory region '%s': %u regions are the most "
                           "that --client-shm-max-regions allows",
                           name, l->max_regions);
-    if (size_bytes > l->max_bytes || used > l->max_bytes - size_bytes)
+    if (size_bytes > l->max_bytes || used.n_bytes > l->max_bytes - size_bytes)
         return status_new(STATUS_EXHAUSTED,
                           "failed to register shared memory region '%s': with its %llu bytes, all "
                           "regions would have more than the %llu that --client-shm-max-bytes "
                           "allows",
                           name, (unsigned long long)size_bytes, (unsigned long long)l->max_bytes);
-    atomic_fetch_add(&l->n_regions, 1);
-    atomic_fetch_add(&l->n_bytes, size_bytes);
+    atomic_fetch_add(&l->n_regions[kind], 1);
+    atomic_fetch_add(&l->n_bytes[kind], size_bytes);
     return NULL;
 }
 
-void region_limits_give(struct region_limits *l, uint64_t size_bytes)
+void region_limits_give(struct region_limits *l, enum region_kind kind, uint64_t size_bytes)
 {
-    atomic_fetch_sub(&l->n_regions, 1);
-    atomic_fetch_sub(&l->n_bytes, size_bytes);
+    atomic_fetch_sub(&l->n_regions[kind], 1);
+    atomic_fetch_sub(&l->n_bytes[kind], size_bytes);
 }
 
 void region_limits_run(struct region_limits *l, struct control_job *job)

@@ -16,6 +16,9 @@ struct region_limits;
 struct server;
 struct status;
 
+enum region_kind { REGION_SYSTEM, REGION_CUDA };
+enum { REGION_KINDS = 2 };
+
 /*
  * region_limits_new - the caller has the first reference.
  *
@@ -34,11 +37,20 @@ void region_limits_close(struct region_limits *l);
  * region_limits_give - counts one less.
  *
  * @name   of the region, for the error
- * Errors: STATUS_EXHAUSTED  a limit is reached
+ * Errors: STATUS_EXHAUSTED  a limit is reached, by the regions of all kinds together
  */
-NODISCARD struct status *region_limits_take(struct region_limits *l, const char *name,
-                                            uint64_t size_bytes);
-void region_limits_give(struct region_limits *l, uint64_t size_bytes);
+NODISCARD struct status *region_limits_take(struct region_limits *l, enum region_kind kind,
+                                            const char *name, uint64_t size_bytes);
+void region_limits_give(struct region_limits *l, enum region_kind kind, uint64_t size_bytes);
+
+/* The regions of a kind that count, whether they have a name or not. */
+struct region_total {
+    unsigned int n_regions;
+    uint64_t n_bytes;
+};
+
+/* region_limits_count - what counts now. */
+struct region_total region_limits_count(const struct region_limits *l, enum region_kind kind);
 
 /* region_limits_run - runs a job that may take long, on a helper thread if there is one. */
 void region_limits_run(struct region_limits *l, struct control_job *job);

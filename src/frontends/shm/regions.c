@@ -114,9 +114,14 @@ void regions_free(struct regions *t)
 
 /* ---- Registering ----------------------------------------------------------------------------- */
 
+bool regions_are_allowed(const struct regions *t)
+{
+    return t && t->allowed;
+}
+
 struct status *regions_allow(const struct regions *t)
 {
-    if (t && t->allowed)
+    if (regions_are_allowed(t))
         return NULL;
     return status_new(STATUS_UNSUPPORTED, "Client shared memory is disabled. Start the server with "
                                           "'--allow-client-shm=true' to enable.");
@@ -191,6 +196,11 @@ struct status *regions_unregister(struct regions *t, const char *name, enum regi
     return st;
 }
 
+struct region_total regions_count(const struct regions *t, enum region_kind kind)
+{
+    return region_limits_count(t->limits, kind);
+}
+
 /* ---- Looking up ------------------------------------------------------------------------------ */
 
 static struct region *find_region(struct regions *t, const char *name, size_t length)
@@ -220,7 +230,7 @@ struct status *regions_use(struct regions *t, const char *name, size_t name_leng
     return st;
 }
 
-static const char *region_kind_name(enum region_kind kind)
+static const char *region_kind_title(enum region_kind kind)
 {
     return kind == REGION_CUDA ? "CUDA" : "system";
 }
@@ -235,7 +245,7 @@ static struct status *check_found(const struct region *r, const char *name, enum
     return status_new(STATUS_NOT_FOUND,
                       "The region named '%s' is registered as %s shared memory, not %s shared "
                       "memory",
-                      name, region_kind_name(r->kind), region_kind_name(kind));
+                      name, region_kind_title(r->kind), region_kind_title(kind));
 }
 
 static int compare_names(const void *a, const void *b)

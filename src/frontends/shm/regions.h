@@ -44,6 +44,9 @@ struct regions *regions_new(const struct regions_options *options, struct server
  */
 void regions_free(struct regions *t);
 
+/* regions_are_allowed - whether clients may register regions. Thread: any. */
+bool regions_are_allowed(const struct regions *t);
+
 /*
  * regions_allow - Errors: STATUS_UNSUPPORTED  clients may not register or unregister regions.
  */
@@ -70,6 +73,12 @@ NODISCARD struct status *regions_register(struct regions *t, const char *name, c
 NODISCARD struct status *regions_register_cuda(struct regions *t, const char *name,
                                                const void *handle, size_t handle_bytes,
                                                int64_t device_id, uint64_t size_bytes);
+
+/*
+ * regions_count - the regions of a kind, and their bytes: those with a name, and those without that
+ * requests still use. Thread: any.
+ */
+struct region_total regions_count(const struct regions *t, enum region_kind kind);
 
 /*
  * regions_unregister - hides a name, or with "" all names, of that kind. An unknown name is no
