@@ -5,7 +5,6 @@
  */
 #include "conch/conch.h"
 
-#include <string.h>
 #include <strings.h>
 
 #include "base/clock.h"
@@ -16,7 +15,7 @@
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
 #include "frontends/ops/errors.h"
-#include "frontends/serve/option_default.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/serve/server_loops.h"
 #include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
@@ -217,23 +216,6 @@ static void read_net_options(const struct conch_grpc_options *o, struct net_opti
     ret->timeouts.rate_ns = o->min_rate_ms * NS_PER_MS;
 }
 
-static struct status *read_tls(const struct conch_grpc_options *o, struct tls_options *tls,
-                               struct net_options *net)
-{
-    struct service_tls given = {.name = "gRPC",
-                                .flag = "grpc",
-                                .use_ssl = o->use_ssl,
-                                .use_ssl_mutual = o->use_ssl_mutual,
-                                .server_cert = o->server_cert,
-                                .server_key = o->server_key,
-                                .root_cert = o->root_cert};
-    bool used = false;
-    *tls = (struct tls_options){.alpn = "h2"};
-    struct status *st = service_tls_read(&given, tls, &used);
-    net->tls = used ? tls : NULL;
-    return st;
-}
-
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
 static void free_grpc(struct conch_grpc *grpc)
@@ -249,11 +231,11 @@ static struct status *start_calls(struct conch_grpc *grpc, const struct conch_gr
 {
     struct server *server = grpc->settings.server;
     struct net_options net;
-    struct tls_options tls;
+    struct tls_options tls = {.alpn = "h2"};
     read_net_options(o, &net);
     struct status *st = read_call_settings(o, &grpc->settings);
     if (!st)
-        st = read_tls(o, &tls, &net);
+        st = service_tls_read(&SERVICE_TLS(o, "gRPC", "grpc"), &tls, &net.tls);
     if (st)
         return st;
     read_limits(o, &grpc->http2.limits);
@@ -282,15 +264,15 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
 {
     struct conch_grpc_options o;
     conch_grpc_options_init(&o);
-    if (!server || !options || !ret_grpc || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_grpc_start: invalid arguments");
-    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+    struct status *st = service_options_take("conch_grpc_start",
+                                             server && ret_grpc ? options : NULL, &o, sizeof(o));
+    if (st)
+        return (TRITONSERVER_Error *)st;
 
     struct conch_grpc *grpc = mem_zalloc(sizeof(*grpc));
     grpc->settings.server = (struct server *)server;
     grpc->settings.tracer = tracer_get(grpc->settings.server);
-    struct status *st = start_calls(grpc, &o);
+    st = start_calls(grpc, &o);
     if (st) {
         free_grpc(grpc);
         return (TRITONSERVER_Error *)st;

@@ -4,8 +4,6 @@
  */
 #include "conch/conch.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/regex.h"
@@ -22,7 +20,7 @@
 #include "frontends/http/route.h"
 #include "frontends/http/reply.h"
 #include "frontends/net/server.h"
-#include "frontends/serve/option_default.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/serve/server_loops.h"
 #include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
@@ -368,18 +366,6 @@ void conch_http_options_init(struct conch_http_options *o)
     o->write_timeout_ms = o->body_timeout_ms;
 }
 
-static void show_http(struct conch_http *http)
-{
-    enum { FIRST_STATUS = 100, OK = 200, GATEWAY_TIMEOUT = 504 };
-    http->metrics = (struct service_metrics){.server = http->settings.server,
-                                             .protocol = http->settings.dialect->protocol,
-                                             .net = http->net,
-                                             .regions = http->settings.regions,
-                                             .fine = OK - FIRST_STATUS,
-                                             .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
-    service_metrics_add(&http->metrics);
-}
-
 static void hide_http(void *arg)
 {
     struct conch_http *http = arg;
@@ -403,23 +389,6 @@ static struct status *read_client_settings(const struct conch_http_options *o,
     return st;
 }
 
-static struct status *read_http_tls(const struct conch_http_options *o, struct tls_options *tls,
-                                    struct net_options *net)
-{
-    struct service_tls given = {.name = "HTTP",
-                                .flag = "http",
-                                .use_ssl = o->use_ssl,
-                                .use_ssl_mutual = o->use_ssl_mutual,
-                                .server_cert = o->server_cert,
-                                .server_key = o->server_key,
-                                .root_cert = o->root_cert};
-    bool used = false;
-    *tls = (struct tls_options){.alpn = "http/1.1,http/1.0", .alpn_is_optional = true};
-    struct status *st = service_tls_read(&given, tls, &used);
-    net->tls = used ? tls : NULL;
-    return st;
-}
-
 static void free_http(struct conch_http *http)
 {
     const struct http_settings *settings = &http->settings;
@@ -436,10 +405,7 @@ struct status *http_options_read(const struct conch_http_options *given,
                                  struct conch_http_options *ret)
 {
     conch_http_options_init(ret);
-    if (!given || given->size == 0 || given->size > sizeof(*ret))
-        return status_new(STATUS_INVALID_ARG, "conch_http_start: invalid arguments");
-    memcpy(ret, given, given->size); /* the caller's older header may have fewer members */
-    return NULL;
+    return service_options_take("conch_http_start", given, ret, sizeof(*ret));
 }
 
 struct status *http_start(struct server *server, const struct conch_http_options *options,
@@ -448,7 +414,7 @@ struct status *http_start(struct server *server, const struct conch_http_options
 {
     struct conch_http_options o = *options;
     struct net_options net;
-    struct tls_options tls;
+    struct tls_options tls = HTTP1_TLS;
     net_options_init(&net);
     net.address = o.address;
     net.port = o.port;
@@ -481,7 +447,7 @@ struct status *http_start(struct server *server, const struct conch_http_options
     net.handler_arg = http;
     struct status *st = read_client_settings(&o, &http->settings);
     if (!st)
-        st = read_http_tls(&o, &tls, &net);
+        st = service_tls_read(&SERVICE_TLS(&o, "HTTP", "http"), &tls, &net.tls);
     if (!st)
         st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
     if (!st) {
@@ -494,7 +460,8 @@ struct status *http_start(struct server *server, const struct conch_http_options
         free_http(http);
         return st;
     }
-    show_http(http);
+    service_metrics_add_http(&http->metrics, server, dialect->protocol, http->net,
+                             http->settings.regions);
     log_info("Started %s at %s", dialect->service, net_server_place(http->net));
     *ret_http = http;
     return NULL;

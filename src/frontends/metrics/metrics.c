@@ -17,7 +17,7 @@
 #include "frontends/http/route.h"
 #include "frontends/net/server.h"
 #include "frontends/ops/errors.h"
-#include "frontends/serve/option_default.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/serve/service_metrics.h"
 #include "frontends/serve/service_tls.h"
 
@@ -129,38 +129,10 @@ void conch_metrics_options_init(struct conch_metrics_options *o)
     (void)text;
 }
 
-static void show_metrics(struct conch_metrics *metrics)
-{
-    enum { FIRST_STATUS = 100, OK = 200, GATEWAY_TIMEOUT = 504 };
-    metrics->own = (struct service_metrics){.server = metrics->server,
-                                            .protocol = "metrics",
-                                            .net = metrics->net,
-                                            .fine = OK - FIRST_STATUS,
-                                            .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
-    service_metrics_add(&metrics->own);
-}
-
 static void hide_metrics(void *arg)
 {
     struct conch_metrics *metrics = arg;
     service_metrics_remove(&metrics->own);
-}
-
-static struct status *read_metrics_tls(const struct conch_metrics_options *o,
-                                       struct tls_options *tls, struct net_options *net)
-{
-    struct service_tls given = {.name = "metrics",
-                                .flag = "metrics",
-                                .use_ssl = o->use_ssl,
-                                .use_ssl_mutual = o->use_ssl_mutual,
-                                .server_cert = o->server_cert,
-                                .server_key = o->server_key,
-                                .root_cert = o->root_cert};
-    bool used = false;
-    *tls = (struct tls_options){.alpn = "http/1.1,http/1.0", .alpn_is_optional = true};
-    struct status *st = service_tls_read(&given, tls, &used);
-    net->tls = used ? tls : NULL;
-    return st;
 }
 
 TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
@@ -169,13 +141,13 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
 {
     struct conch_metrics_options o;
     conch_metrics_options_init(&o);
-    if (!server || !options || !ret_metrics || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_metrics_start: invalid arguments");
-    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+    struct status *st = service_options_take("conch_metrics_start",
+                                             server && ret_metrics ? options : NULL, &o, sizeof(o));
+    if (st)
+        return (TRITONSERVER_Error *)st;
 
     struct net_options net;
-    struct tls_options tls;
+    struct tls_options tls = HTTP1_TLS;
     net_options_init(&net);
     net.name = "metrics";
     net.address = o.address;
@@ -192,14 +164,14 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     metrics->server = (struct server *)server;
     net.handler_arg = metrics;
     net.on_free = hide_metrics;
-    struct status *st = read_metrics_tls(&o, &tls, &net);
+    st = service_tls_read(&SERVICE_TLS(&o, "metrics", "metrics"), &tls, &net.tls);
     if (!st)
         st = net_server_start(&net, &metrics->net);
     if (st) {
         mem_free(metrics);
         return (TRITONSERVER_Error *)st;
     }
-    show_metrics(metrics);
+    service_metrics_add_http(&metrics->own, metrics->server, "metrics", metrics->net, NULL);
     log_info("Started Metrics Service at %s", net_server_place(metrics->net));
     *ret_metrics = metrics;
     return NULL;

@@ -30,11 +30,12 @@
 #include "frontends/http/dialect.h"
 #include "frontends/http/handlers.h"
 #include "frontends/http/head_reading.h"
+#include "frontends/http/infer.h"
 #include "frontends/http/reply.h"
+#include "frontends/ops/errors.h"
 #include "frontends/sagemaker/archive.h"
 #include "frontends/sagemaker/loaded.h"
-#include "frontends/http/infer.h"
-#include "frontends/ops/errors.h"
+#include "frontends/serve/service_options.h"
 
 /* SageMaker gives a delete 360 s. */
 #define DELETE_WITHIN_NS (350 * NS_PER_S)
@@ -444,11 +445,10 @@ TRITONSERVER_Error *conch_sagemaker_start(TRITONSERVER_Server *server,
     struct conch_sagemaker_options o;
     struct conch_http_options http;
     conch_sagemaker_options_init(&o);
-    if (!server || !options || !ret_http || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_sagemaker_start: invalid arguments");
-    memcpy(&o, options, options->size);
-    struct status *st = http_options_read(o.http, &http);
+    struct status *st = service_options_take("conch_sagemaker_start",
+                                             server && ret_http ? options : NULL, &o, sizeof(o));
+    if (!st)
+        st = http_options_read(o.http, &http);
     if (!st)
         st = start_sagemaker_service((struct server *)server, &http, &o, ret_http);
     return (TRITONSERVER_Error *)st;

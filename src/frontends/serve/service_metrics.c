@@ -23,7 +23,8 @@
 #include "frontends/shm/regions.h"
 
 enum {
-    LEVEL = 848, /* in the table of core/README.md */
+    LEVEL = 848,        /* in the table of core/README.md */
+    FIRST_STATUS = 100, /* HTTP's status of the number 0 */
     MAX_LABELS = 128,
 };
 
@@ -54,6 +55,20 @@ void service_metrics_add(struct service_metrics *m)
     mutex_lock(&mu);
     list_push(&services, &m->link);
     mutex_unlock(&mu);
+}
+
+void service_metrics_add_http(struct service_metrics *m, const struct server *server,
+                              const char *protocol, const struct net_server *net,
+                              const struct regions *regions)
+{
+    enum { OK = 200, GATEWAY_TIMEOUT = 504 };
+    *m = (struct service_metrics){.server = server,
+                                  .protocol = protocol,
+                                  .net = net,
+                                  .regions = regions,
+                                  .fine = OK - FIRST_STATUS,
+                                  .expired = GATEWAY_TIMEOUT - FIRST_STATUS};
+    service_metrics_add(m);
 }
 
 void service_metrics_remove(struct service_metrics *m)
@@ -143,7 +158,6 @@ static void print_open(struct buf *out, const struct rows *rows)
 
 static void print_answers(struct buf *out, const struct rows *rows)
 {
-    enum { FIRST_STATUS = 100 };
     static const char family[] = "conch_frontend_requests";
     exposition_family(out, family, "Number of requests that were answered, by status",
                       METRIC_COUNTER);

@@ -33,6 +33,12 @@ struct service_metrics {
  */
 void service_metrics_add(struct service_metrics *m);
 
+/* service_metrics_add_http - sets the members as services have them that answer with a status of
+ * HTTP, and calls service_metrics_add(). */
+void service_metrics_add_http(struct service_metrics *m, const struct server *server,
+                              const char *protocol, const struct net_server *net,
+                              const struct regions *regions);
+
 /* service_metrics_remove - when it returns, no thread reads the service; harmless when it was not
  * added, or removed before. Thread: any but a loop's. */
 void service_metrics_remove(struct service_metrics *m);

@@ -34,7 +34,7 @@ static void warn_of_unused(const struct service_tls *o, bool used)
 
 /* Source: reference/features §2.2. That mutual TLS implies TLS is so there, too. */
 struct status *service_tls_read(const struct service_tls *o, struct tls_options *tls,
-                                bool *ret_used)
+                                const struct tls_options **ret)
 {
     bool used = o->use_ssl || o->use_ssl_mutual;
     struct status *st = NULL;
@@ -50,6 +50,6 @@ struct status *service_tls_read(const struct service_tls *o, struct tls_options 
     tls->certificate = o->server_cert;
     tls->key = o->server_key;
     tls->root = o->use_ssl_mutual ? o->root_cert : NULL;
-    *ret_used = used;
+    *ret = used ? tls : NULL;
     return NULL;
 }

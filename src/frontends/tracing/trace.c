@@ -4,10 +4,9 @@
  */
 #include "conch/conch.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/tracing/tracer.h"
 
 struct conch_trace {
@@ -25,13 +24,13 @@ TRITONSERVER_Error *conch_trace_start(TRITONSERVER_Server *server,
 {
     struct conch_trace_options o;
     conch_trace_options_init(&o);
-    if (!server || !options || !ret_trace || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_trace_start: invalid arguments");
-    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
+    struct status *st = service_options_take("conch_trace_start",
+                                             server && ret_trace ? options : NULL, &o, sizeof(o));
+    if (st)
+        return (TRITONSERVER_Error *)st;
 
     struct tracer *tracer;
-    struct status *st = tracer_start(
+    st = tracer_start(
         (struct server *)server,
         &(struct tracer_options){.path = o.file ? o.file : "",
                                  .values.of = {[TRACE_LEVEL] = o.level,

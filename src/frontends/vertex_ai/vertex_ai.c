@@ -23,6 +23,7 @@
 #include "frontends/http/handlers.h"
 #include "frontends/http/head_reading.h"
 #include "frontends/http/reply.h"
+#include "frontends/serve/service_options.h"
 
 static const char binary_type[] = "application/vnd.vertex-ai-triton.binary+json;json-header-size=";
 
@@ -305,11 +306,10 @@ TRITONSERVER_Error *conch_vertex_ai_start(TRITONSERVER_Server *server,
     struct conch_vertex_ai_options o;
     struct conch_http_options http;
     conch_vertex_ai_options_init(&o);
-    if (!server || !options || !ret_http || options->size == 0 || options->size > sizeof(o))
-        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
-                                                "conch_vertex_ai_start: invalid arguments");
-    memcpy(&o, options, options->size); /* the caller's older header may have fewer members */
-    struct status *st = http_options_read(o.http, &http);
+    struct status *st = service_options_take("conch_vertex_ai_start",
+                                             server && ret_http ? options : NULL, &o, sizeof(o));
+    if (!st)
+        st = http_options_read(o.http, &http);
     if (!st)
         st = start_vertex_service((struct server *)server, &http, &o, ret_http);
     return (TRITONSERVER_Error *)st;
