@@ -4,9 +4,10 @@ HPACK's tables."""
 
 import collections
 import contextlib
-import select
 import socket
 import struct
+
+from wire import is_readable
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -142,7 +143,7 @@ class Connection:
 
     def _next_is_ready(self):
         length = int.from_bytes(self._received[:3], "big")
-        return len(self._received) >= 9 + length or select.select([self.socket], [], [], 0)[0]
+        return len(self._received) >= 9 + length or is_readable(self.socket)
 
     def await_frame(self, kind, ack=False, stream=None):
         """Returns the next frame of that kind; the connection must not end before."""

@@ -8,6 +8,7 @@ that compare with it, in test runs about something other than Conch's behaviour.
 
 import os
 import pathlib
+import warnings
 
 import pytest
 
@@ -37,7 +38,7 @@ needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 class Triton(servers.Server):
     """At the end it is killed: its own stop takes a second, and now and then it crashes in it. A test of its stop sets
-    graceful=True."""
+    graceful=True. It has races in which it ends: a warning tells it, since it is not what is tested."""
 
     listens_first = False
 
@@ -56,6 +57,20 @@ class Triton(servers.Server):
         if self.graceful:
             super().__exit__(kind, value, trace)
             return
-        ended = self.process.poll()
+        self.warn_if_ended()
         self.kill()
-        assert kind or ended is None, self.story(f"ended with {ended}")
+
+    def warn_if_ended(self):
+        """Whether it has ended by itself."""
+        code = self.process.poll()
+        if code is not None:
+            warnings.warn(self.story(f"ended with {code}"))
+        return code is not None
+
+    def start_again_if_ended(self):
+        """Whether it had ended by itself. Its models are those of the start."""
+        if not self.warn_if_ended():
+            return False
+        self.start()
+        self._await_start()
+        return True

@@ -41,6 +41,8 @@ MIB = 1 << 20
 
 # By how much two quarters of a run may differ by chance.
 HEAP_BYTES, RESIDENT_BYTES = MIB // 2, MIB
+# The same of the resident memory of single cycles: malloc keeps what a peak has left. The longer a run, the less of it.
+SHORT_RUN_BYTES = 6 * MIB
 # ONNX Runtime keeps some 50 bytes of every model that it has ever loaded.
 PER_LOAD_BYTES = 150
 # State of sequences, for as many as there were at a time.
@@ -214,7 +216,8 @@ def assert_flat(rests):
     grown = growth(lambda rest: rest.allocated - rest.connections)
     assert grown <= HEAP_BYTES + spread, "allocated by others than connections, and not freed"
     if not servers.SANITIZED:    # a sanitizer keeps freed memory
-        assert growth(lambda rest: rest.resident) <= RESIDENT_BYTES + spread, "resident"
+        chance = SHORT_RUN_BYTES / n    # one cycle may need more at its peak than another
+        assert growth(lambda rest: rest.resident) <= RESIDENT_BYTES + chance + spread, "resident"
 
 
 @pytest.mark.skipif(servers.REFERENCE, reason="asks for accounts of Conch's own")

@@ -229,8 +229,8 @@ def test_a_bomb_takes_no_more_than_the_limit(conch, kind):
     for _ in range(3):
         answer = post(conch, bomb, Content_Encoding="gzip")
         assert (answer.status, answer.error) == (400, too_large(LIMIT))
-    if not servers.SANITIZED:
-        assert resident_kb(conch) - before < (3 * (LIMIT + len(bomb)) >> 10)
+    if not servers.SANITIZED:    # what a busy helper has not freed yet lies beside what the next one unpacks
+        assert resident_kb(conch) - before < (6 * (LIMIT + len(bomb)) >> 10)
     assert ask(conch, "GET", "/v2/health/live").status == 200
 
 

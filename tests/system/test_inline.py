@@ -2,7 +2,6 @@
 """Which models execute on an event loop, and that no model can block it: each server here has one loop."""
 
 import os
-import select
 import signal
 import subprocess
 
@@ -12,7 +11,7 @@ import onnx_models
 import repository
 import server as servers
 from server import Server, wait_for
-from wire import Connection, ask, given, infer, request_bytes
+from wire import Connection, ask, given, infer, is_readable, request_bytes
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -162,7 +161,7 @@ def hold_loop(server, gated):
         connection, probe = hold(server, gated), Connection(server)
         probe.send(request_bytes("GET", "/v2/health/live"))
         try:
-            wait_for(lambda: told in server.log() or select.select([probe.socket], [], [], 0)[0], 60, "the log says it")
+            wait_for(lambda: told in server.log() or is_readable(probe.socket), 60, "the log says it")
         except AssertionError:
             gated.open("hold.execute")
             raise

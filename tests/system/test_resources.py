@@ -101,9 +101,10 @@ def test_a_limit_of_descriptors_is_survived(models):
     """More clients connect than there are descriptors; when some have closed, others are served."""
     repository.write_identity(models, "any_fp32", [("FP32", [-1])])
     with Server(models, wrap=["prlimit", "--nofile=80"]) as server:
-        crowd = [Connection(server) for _ in range(150)]
-        for connection in crowd:
-            connection.send(request_bytes("POST", PATH, BODY))
+        crowd = []
+        for _ in range(150):    # each asks at once: while others wait, a connection that asks for nothing is closed
+            crowd.append(Connection(server))
+            crowd[-1].send(request_bytes("POST", PATH, BODY))
         assert crowd[0].response().status == 200
         for connection in crowd:
             connection.socket.close()

@@ -278,6 +278,7 @@ def test_shared_memory_must_be_allowed(models, memory):
 @pytest.fixture
 def region(either, memory):
     """A region of two pages; the object has more behind it."""
+    unregister(either)    # what an attempt before this one has left
     assert register(either, "R", memory.key, 2 * PAGE) == (200, "")
     yield memory
     unregister(either)

@@ -3,7 +3,6 @@
 second."""
 
 import os
-import select
 import socket
 import time
 
@@ -12,7 +11,7 @@ import pytest
 import http2_frames as h2
 import repository
 from server import Server, wait_for
-from wire import Connection, ask, request_bytes
+from wire import Connection, ask, is_readable, request_bytes
 
 pytestmark = pytest.mark.conch_only("the genuine Triton waits for ever")
 
@@ -36,7 +35,7 @@ def drip(connection, piece, within_s=WITHIN_S):
     """Sends the piece again and again until there is an answer."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if select.select([connection.socket], [], [], EACH_S)[0]:
+        if is_readable(connection.socket, EACH_S):
             return connection.response()
         connection.send(piece)
     raise AssertionError(f"borne for {within_s} s")

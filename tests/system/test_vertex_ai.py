@@ -43,7 +43,7 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def asked(kind, tmp_path_factory):
+def served(kind, tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     write_fp32(root, "default")
     write_fp32(root, "other")
@@ -52,7 +52,12 @@ def asked(kind, tmp_path_factory):
         flags.append("--metrics-port=0")
     with vertex_ai(kind, root, flags) as endpoint:
         yield endpoint
-        endpoint.server.assert_alive()
+
+
+@pytest.fixture
+def asked(served):
+    served.start_again_if_ended()
+    return served
 
 
 def redirect(endpoint, to, body=b""):
@@ -226,7 +231,7 @@ def test_the_mode_prediction_turns_the_other_protocols_off(tmp_path):
     env = {**ROUTES, "AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": str(port), "AIP_STORAGE_URI": str(tmp_path)}
     with platforms.bare(env) as server:
         wait_for(lambda: STARTED in server.log(), 60, "Vertex AI is served")
-        endpoint = platforms.Endpoint(server, port)
+        endpoint = platforms.Endpoint(server, port, STARTED)
         wait_for(lambda: platforms.listens(port), 60, "it listens")
         assert endpoint.ask("GET", "/health") == EMPTY
         assert json.loads(endpoint.ask("POST", PREDICT, REQUEST)[2])["model_name"] == "only"

@@ -2,6 +2,7 @@
 """HTTP by hand: for requests that a well-behaved client would not send, and for tests of every byte of the answer."""
 
 import json
+import select
 import socket
 
 
@@ -23,6 +24,13 @@ class Response:
 
     def __repr__(self):
         return f"{self.status} {self.headers} {self.body[:500]!r}"
+
+
+def is_readable(sock, within_s=0):
+    """Whether bytes or the end come in time. (select() knows no descriptor above 1023.)"""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
 
 
 class Connection:
