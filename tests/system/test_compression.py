@@ -234,6 +234,15 @@ def test_a_bomb_takes_no_more_than_the_limit(conch, kind):
     assert ask(conch, "GET", "/v2/health/live").status == 200
 
 
+def test_without_memory_for_the_unpacked_bytes_the_client_is_to_try_again(models_of_all):
+    budget = 16 << 20
+    with servers.Server(models_of_all, flags=[f"--connection-memory-budget={budget}"]) as short:
+        answer = post(short, gzip.compress(bytes(2 * budget)), Content_Encoding="gzip")
+        assert (answer.status, answer.headers.get("retry-after"), answer.error) == (503, "1", "out of memory")
+        _, body = binary_body([1, 2])
+        assert post(short, body, Inference_Header_Content_Length=len(binary_body([1, 2])[0])).status == 200
+
+
 def test_a_bomb_in_a_bomb_is_unpacked_once(conch):
     answer = post(conch, gzip.compress(huge(1 << 30)), Content_Encoding="gzip")
     assert answer.status == 500 and answer.error.startswith("failed to parse the request JSON buffer")

@@ -12,6 +12,11 @@
 #include "frontends/http/dialect.h"
 #include "frontends/ops/errors.h"
 
+enum { NO_MEMORY_STATUS = 503 };
+
+/* Of replies for want of memory, which another request may have freed a second later. */
+static const char try_again[] = "Retry-After: 1\r\n";
+
 const char content_json[] = "application/json";
 const char content_text[] = "text/plain";
 
@@ -34,17 +39,25 @@ void reply_printed(struct exchange *x, int status, const char *content_type)
     exchange_reply_text(x, status, content_type, buf_text(json), json->size);
 }
 
-void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text)
+/* Replies with an error; header is a line of the head, or "". */
+static void send_error(struct exchange *x, int http_status, const char *content_type,
+                       const char *header, const char *text)
 {
     struct buf *json = &call_ctx(x)->json;
     buf_reset(json);
     http_print_error(json, text);
     if (json->failed) { /* an error text of this size is not worth its memory */
         static const char brief[] = "{\"error\":\"out of memory\"}";
-        exchange_reply_text(x, 503, content_type, brief, sizeof(brief) - 1);
+        exchange_reply_copied(x, NO_MEMORY_STATUS, content_type, try_again, brief,
+                              sizeof(brief) - 1);
         return;
     }
-    exchange_reply_text(x, http_status, content_type, json->data, json->size);
+    exchange_reply_copied(x, http_status, content_type, header, json->data, json->size);
+}
+
+void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text)
+{
+    send_error(x, http_status, content_type, "", text);
 }
 
 void reply_status(struct exchange *x, struct status *st, const char *content_type)
@@ -52,7 +65,8 @@ void reply_status(struct exchange *x, struct status *st, const char *content_typ
     const struct http_dialect *dialect = call_ctx(x)->settings->dialect;
     int http_status = dialect->error_status ? dialect->error_status(x, st, &content_type)
                                             : ops_error_of(status_code(st))->http_status;
-    reply_error(x, http_status, content_type, status_message(st));
+    bool may_pass = st == status_no_memory() && http_status == NO_MEMORY_STATUS;
+    send_error(x, http_status, content_type, may_pass ? try_again : "", status_message(st));
     status_free(st);
 }
 

@@ -735,8 +735,8 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
 }
 
 /* Replies with a copy of the body. The headers need to live only until this returns. */
-static void reply_copied(struct exchange *x, int status, const char *content_type,
-                         const char *headers, const char *text, size_t length)
+void exchange_reply_copied(struct exchange *x, int status, const char *content_type,
+                           const char *headers, const char *text, size_t length)
 {
     void *copy = arena_dup(&x->arena, text, length);
     if (!copy) {
@@ -757,12 +757,12 @@ static void reply_copied(struct exchange *x, int status, const char *content_typ
 void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
                          size_t length)
 {
-    reply_copied(x, status, content_type, "", text, length);
+    exchange_reply_copied(x, status, content_type, "", text, length);
 }
 
 void exchange_reply_error(struct exchange *x, int status, const char *text, const char *headers)
 {
     char body[256];
     int length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}", text);
-    reply_copied(x, status, "application/json", headers, body, (size_t)length);
+    exchange_reply_copied(x, status, "application/json", headers, body, (size_t)length);
 }

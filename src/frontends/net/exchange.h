@@ -261,6 +261,10 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
 void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
                          size_t length);
 
+/* exchange_reply_copied - likewise, with further headers as in struct http_reply. */
+void exchange_reply_copied(struct exchange *x, int status, const char *content_type,
+                           const char *headers, const char *text, size_t length);
+
 /*
  * exchange_reply_error - replies {"error":"text"}.
  *
