@@ -142,6 +142,21 @@ def test_times_of_a_trace_are_in_order(root, tmp_path):
     assert [record["request_id"] for record in records if "request_id" in record] == ['a"b', "g"]
 
 
+def test_a_packed_reply_is_sent_when_it_has_been_packed(root, tmp_path):
+    """16 MB of noise take a helper some hundred milliseconds; no machine packs them in ten."""
+    noise = np.random.default_rng(1).standard_normal(4 << 20, np.float32)
+    given_input = triton_http.InferInput("INPUT0", [noise.size], "FP32")
+    given_input.set_data_from_numpy(noise)
+    wanted = [triton_http.InferRequestedOutput("OUTPUT0", binary_data=True)]
+    with Server(root, flags=flags(tmp_path / "trace", "level=TIMESTAMPS")) as server:
+        client = triton_http.InferenceServerClient(server.url, network_timeout=WITHIN_S)
+        client.infer("any_fp32", [given_input], outputs=wanted, response_compression_algorithm="gzip")
+        records = has_written(tmp_path / "trace", 1)
+    times = {time["name"]: time["ns"] for record in records for time in record.get("timestamps", [])}
+    assert times["HTTP_SEND_START"] - times["INFER_RESPONSE_COMPLETE"] > 10_000_000
+    assert times["HTTP_SEND_START"] <= times["HTTP_SEND_END"]
+
+
 @pytest.mark.conch_only("prints characters for numbers of 8 bits")
 def test_tensors_are_printed_by_their_type(root, tmp_path):
     data = {"BOOL": [True, False], "UINT8": [65, 255], "INT8": [-1, 7], "INT16": [-300, 1], "UINT32": [4294967295, 0], "INT64": [-(2**62), 1], "FP32": [0.1, 1e10], "FP64": [1 / 3, 2], "BYTES": ['a"b', "\n"]}

@@ -351,8 +351,6 @@ void infer_print(struct exchange *x, struct response *resp)
         answer_drop(&p.call->answer);
     const char *binary_type = call_ctx(x)->settings->dialect->binary_reply_type;
     p.pieces[0] = (struct iovec){text, size};
-    if (UNLIKELY(p.call->traced != NULL))
-        traced_stamp(p.call->traced, STAMP_HTTP_SEND_START, clock_now_ns(x->env->net.loop->clock));
     struct http_reply reply = {
         .status = 200,
         .content_type = p.n_pieces == 1 ? content_json
@@ -365,7 +363,7 @@ void infer_print(struct exchange *x, struct response *resp)
         .n_body = p.n_pieces,
     };
     if (LIKELY(p.call->reply_coding == CODING_IDENTITY))
-        exchange_reply(x, &reply);
+        reply_traced(x, &reply);
     else
         reply_packed(x, &reply, on_reply_packed);
 }

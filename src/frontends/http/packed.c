@@ -12,6 +12,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "frontends/http/call.h"
+#include "frontends/http/reply.h"
 #include "frontends/ops/loop_share.h"
 #include "frontends/ops/packing.h"
 
@@ -115,7 +116,7 @@ static void finish_reply(struct packing_job *job)
     struct http_call *call = exchange_part(x);
     if (job->error) {
         status_free(TAKE(job->error));
-        exchange_reply(x, &j->reply);
+        reply_traced(x, &j->reply);
         return;
     }
     struct span header = coding_header((enum http_coding)call->reply_coding);
@@ -126,7 +127,7 @@ static void finish_reply(struct packing_job *job)
     j->reply.headers = header.at;
     j->reply.headers_length = header.length;
     exchange_ref(x); /* the reply may end the exchange */
-    exchange_reply(x, &j->reply);
+    reply_traced(x, &j->reply);
     j->on_packed(x);
     exchange_unref(x);
 }
@@ -139,7 +140,7 @@ void reply_packed(struct exchange *x, const struct http_reply *reply,
     struct iovec *pieces =
         arena_dup(&x->arena, reply->body, (size_t)reply->n_body * sizeof(*pieces));
     if (!j || !pieces) {
-        exchange_reply(x, reply);
+        reply_traced(x, reply);
         return;
     }
     *j = (struct reply_job){.x = x, .reply = *reply, .on_packed = on_packed};

@@ -6,7 +6,9 @@
 #include "frontends/http/reply.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/json.h"
+#include "base/loop.h"
 #include "base/status.h"
 #include "frontends/http/call.h"
 #include "frontends/http/dialect.h"
@@ -37,6 +39,14 @@ void reply_printed(struct exchange *x, int status, const char *content_type)
         return;
     }
     exchange_reply_text(x, status, content_type, buf_text(json), json->size);
+}
+
+void reply_traced(struct exchange *x, const struct http_reply *reply)
+{
+    const struct http_call *call = exchange_part(x);
+    if (UNLIKELY(call->traced != NULL))
+        traced_stamp(call->traced, STAMP_HTTP_SEND_START, clock_now_ns(x->env->net.loop->clock));
+    exchange_reply(x, reply);
 }
 
 /* Replies with an error; header is a line of the head, or "". */

@@ -12,6 +12,7 @@
 
 struct buf;
 struct exchange;
+struct http_reply;
 struct json_error;
 struct status;
 
@@ -27,6 +28,10 @@ void reply_error(struct exchange *x, int http_status, const char *content_type, 
 
 /* reply_printed - replies with the content of the loop's buffer as the body. */
 void reply_printed(struct exchange *x, int status, const char *content_type);
+
+/* reply_traced - exchange_reply() for a response; the trace of the request, if it has one, gets the
+ * time. */
+void reply_traced(struct exchange *x, const struct http_reply *reply);
 
 /* http_print_error - prints {"error":"…"}. */
 void http_print_error(struct buf *out, const char *text);
