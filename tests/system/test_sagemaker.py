@@ -2,6 +2,7 @@
 """The contract of SageMaker: /ping, /invocations and the models of a multi-model endpoint. The genuine Triton is asked the
 same where it can answer: its 2.51 ends at a body that is not JSON, and reads the length in a MIME type by atoi()."""
 
+import gzip
 import json
 import signal
 import urllib.request
@@ -189,6 +190,22 @@ def test_a_model_may_be_the_folder_itself(asked):
         assert json.loads(asked.ask("GET", "/models/itself")[2])["modelUrl"] == str(folder.parent)
         assert outputs_of(asked.ask("POST", "/models/itself/invoke", REQUEST))["model_name"] == "itself"
         assert asked.ask("DELETE", "/models/itself") == EMPTY
+
+
+def test_a_loaded_model_knows_no_encodings_either(asked):
+    with platforms.archive() as folder:
+        write_fp32(folder, "packed")
+        assert load(asked, "plain", folder) == EMPTY
+        for encoding in ("gzip", "zstd", "identity"):
+            answer = asked.ask("POST", "/models/plain/invoke", REQUEST, Content_Encoding=encoding, Accept_Encoding="gzip")
+            assert outputs_of(answer)["outputs"][0]["data"] == [1.0, 2.0]
+        assert asked.ask("DELETE", "/models/plain") == EMPTY
+
+
+def test_a_packed_body_is_no_json(kind, asked):
+    conch_only(kind, "2.51 ends at a body that is not JSON")
+    status, text = asked.error("POST", "/invocations", gzip.compress(REQUEST), Content_Encoding="gzip")
+    assert (status, text.startswith("failed to parse the request JSON buffer: ")) == (500, True)
 
 
 def test_errors_of_invoke_are_400(asked):
@@ -444,7 +461,8 @@ def test_invocations_may_generate(tmp_path, kind_of_inference):
     repository.write_identity(tmp_path, "default", [("BYTES", [-1])])
     with sagemaker("conch", tmp_path, default_model_name="default", inference_type=kind_of_inference) as endpoint:
         request = urllib.request.Request(f"http://127.0.0.1:{endpoint.port}/invocations", b'{"INPUT0":"hello"}')
-        request.add_header("Content-Type", f"{TYPE}3")    # means nothing here
+        for name, value in (("Content-Type", f"{TYPE}3"), ("Content-Encoding", "gzip"), ("Accept-Encoding", "gzip")):
+            request.add_header(name, value)    # they mean nothing here
         with urllib.request.urlopen(request, timeout=60) as answer:
             body = answer.read().decode()
         if kind_of_inference == "generate_stream":

@@ -94,6 +94,15 @@ def test_binary_tensors_of_requests_have_a_mime_type(asked):
         assert answer.body[length:] == NUMBERS
 
 
+def test_encodings_are_not_known(asked):
+    """Compression has no form at this endpoint, nor behind a redirection: the header changes nothing, in both directions."""
+    for to in ([], [("X-Vertex-Ai-Triton-Redirect", "v2/models/other/infer")]):
+        for encoding in ("gzip", "zstd", "identity"):
+            answer = ask(asked, "POST", PREDICT, REQUEST, [("Content-Encoding", encoding), ("Accept-Encoding", "gzip"), *to])
+            assert (answer.status, answer.headers.get("content-encoding")) == (200, None)
+            assert json.loads(answer.body)["outputs"][0]["data"] == [1.0, 2.0]
+
+
 def test_a_wrong_mime_type_is_400(asked):
     got = asked.error("POST", PREDICT, REQUEST, Content_Type=f"x{TYPE}1")
     assert got == (400, f"expect MIME type for binary data starts with '{TYPE}', got: x{TYPE}1")
