@@ -103,6 +103,22 @@ def small(stream=False):
     return GrpcRequest("64 B in a stream" if stream else "64 B", "small", wire, _check_raw(tensor[2], stream), stream)
 
 
+def _parameters(number, values):
+    """A map of parameters, whose values are texts or whole numbers, as a field of this number."""
+    def value(v):
+        return field(3, v) if isinstance(v, str) else varint(2 << 3) + varint(v)
+    return b"".join(field(number, field(1, name) + field(2, value(v))) for name, v in values.items())
+
+
+def by_regions(check, names):
+    """602 112 bytes in and out, both in a region of shared memory; names: of the input's and the output's region."""
+    parts = [{"shared_memory_region": name, "shared_memory_byte_size": 4 * math.prod(IMAGE_SHAPE)} for name in names]
+    dims = b"".join(varint(n) for n in IMAGE_SHAPE)
+    given = field(1, "INPUT0") + field(2, "FP32") + field(3, dims) + _parameters(4, parts[0])
+    wanted = field(1, "OUTPUT0") + _parameters(2, parts[1])
+    return GrpcRequest("602 kB by regions, gRPC", "image", field(1, "image") + field(5, given) + field(6, wanted), check)
+
+
 def image():
     """602 112 bytes in and out."""
     tensor = _fp32(IMAGE_SHAPE)

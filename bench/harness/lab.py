@@ -104,6 +104,32 @@ class Lab:
         return self._conch_grpc("conch-grpc-tls", ["--grpc-use-ssl=true", f"--grpc-server-cert={certificate}",
                                                    f"--grpc-server-key={key}"], tls=True)
 
+    def _conch_more(self, name, flags, counted=False, **more):
+        """counted: a server of its own, whose calls of the allocator are counted."""
+        env = self.counting("Conch") if counted else None
+        return self.once(name + ("-counted" if counted else ""), lambda log, cpu: servers.conch(
+            self.build, self._repository("conch"), log, cpu, flags, env, **more))
+
+    def conch_regions(self):
+        """With gRPC, too."""
+        return self._conch_grpc("conch-regions", ["--allow-client-shm=true"])
+
+    def conch_regions_counted(self):
+        return self._conch_more("conch-regions", ["--allow-client-shm=true"], counted=True)
+
+    def conch_tls(self, name="conch-tls", **more):
+        """more: as of _conch_more"""
+        key, certificate = grpc.make_certificate(self.folder)
+        flags = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
+        return self._conch_more(name, flags, tls=True, **more)
+
+    def conch_traced(self):
+        flags = ["triton,file=" + str(self.folder / "trace.json"), "level=TIMESTAMPS", "rate=1000"]
+        return self._conch_more("conch-traced", [f"--trace-config={flag}" for flag in flags])
+
+    def conch_idle(self, descriptors):
+        return self._conch_more("conch-idle", [], descriptors=descriptors)
+
     def conch_grpc_counted(self):
         return self._conch_grpc("conch-grpc-counted", env=self.counting("Conch"))
 

@@ -149,8 +149,9 @@ class Bench:
                 return
 
     def http_arguments(self, cell):
+        more = ["--tls"] if getattr(cell.server, "tls", False) else []
         return [str(self.load), "--port", str(cell.server.port), "--request", str(self.request_file(cell.request)),
-                "--pipeline", str(cell.pipeline)]
+                "--pipeline", str(cell.pipeline), "--answers", str(cell.request.answers), *more]
 
     def grpc_arguments(self, cell):
         more = ["--stream", str(cell.depth)] if cell.request.stream else []

@@ -54,6 +54,16 @@ def compress_loop(lab, body):
     return said["unpack_us"] + said["pack_us"]
 
 
+def copy_loop(lab, files, n_bytes):
+    """CPU µs of a copy alone, from one object of shared memory to another."""
+    return json.loads(run(lab, [lab.programs / "bench_copy_loop", *files, n_bytes, lab.settings.seconds / 4], "copy_loop"))["copy_us"]
+
+
+def aes_loop(lab, n_in, n_out):
+    """CPU µs of AES-256-GCM alone, by OpenSSL, for so many bytes of a request and of its answer."""
+    return json.loads(run(lab, [lab.programs / "bench_aes_loop", n_in, n_out, lab.settings.seconds / 4], "aes_loop"))["aes_us"]
+
+
 def count_mallocs(lab, server, request):
     """Allocating calls per request, counted while only whole requests are in flight."""
     seen = lab.bench.count(server, request, lab.malloc_file(server))

@@ -9,12 +9,16 @@ import struct
 
 
 class Request:
-    """One prepared request. `check(body)` returns what is wrong with a reply's body, or None."""
+    """One prepared request. `check(body)` returns what is wrong with a reply's body, or None.
 
-    def __init__(self, name, wire, check):
+    answers: that each reply has, such as events
+    """
+
+    def __init__(self, name, wire, check, answers=1):
         self.name = name
         self.wire = wire
         self.check = check
+        self.answers = answers
 
     @property
     def path(self):
@@ -50,8 +54,13 @@ def floats(n):
     return [round(rng.uniform(-2.7, 2.7), 6) for _ in range(n)]
 
 
-def _post(model, headers, body):
-    head = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: 127.0.0.1"]
+def floats_as_bytes(n):
+    """The same as FP32."""
+    return struct.pack(f"<{n}f", *floats(n))
+
+
+def _post(model, headers, body, what="infer"):
+    head = [f"POST /v2/models/{model}/{what} HTTP/1.1", "Host: 127.0.0.1"]
     head += [f"{name}: {value}" for name, value in headers.items()]
     head += [f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(head).encode() + body
@@ -103,6 +112,45 @@ def as_json(name, model, tensor, shape, values, output, headers=None):
         return None
 
     return Request(name, _post(model, {"Content-Type": "application/json", **(headers or {})}, body), check)
+
+
+def small_json():
+    """64 bytes as JSON both ways."""
+    return as_json("64 B, JSON", "small", "INPUT0", SMALL_SHAPE, floats(math.prod(SMALL_SHAPE)), "OUTPUT0")
+
+
+def generate():
+    """The same numbers as a flat object."""
+    values = floats(math.prod(SMALL_SHAPE))
+
+    def check(reply):
+        got = json.loads(reply)["OUTPUT0"]
+        same = len(got) == len(values) and all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(values, got))
+        return None if same else f"OUTPUT0 is {got}"
+
+    body = json.dumps({"INPUT0": values}, separators=(",", ":")).encode()
+    return Request("64 B, generate", _post("small", {"Content-Type": "application/json"}, body, "generate"), check)
+
+
+def events(n):
+    """One generate_stream, n events from the decoupled model `many`."""
+    body = json.dumps({"IN": list(range(n)), "DELAY": [0] * n, "WAIT": 0}, separators=(",", ":")).encode()
+
+    def check(reply):
+        seen = [json.loads(line[6:])["OUT"] for line in reply.decode().splitlines() if line.startswith("data: ")]
+        return None if seen == list(range(n)) else f"{len(seen)} events, or not in order"
+
+    return Request(f"{n} events", _post("many", {"Content-Type": "application/json"}, body, "generate_stream"), check, answers=n)
+
+
+def by_regions(check, names):
+    """602 112 bytes in and out, both in a region of shared memory; names: of the input's and the output's region."""
+    parts = [{"shared_memory_region": name, "shared_memory_byte_size": 4 * math.prod(IMAGE_SHAPE)} for name in names]
+    body = json.dumps({
+        "inputs": [{"name": "INPUT0", "shape": IMAGE_SHAPE, "datatype": "FP32", "parameters": parts[0]}],
+        "outputs": [{"name": "OUTPUT0", "parameters": parts[1]}],
+    }, separators=(",", ":")).encode()
+    return Request("602 kB by regions", _post("image", {"Content-Type": "application/json"}, body), check)
 
 
 def packed(plain):

@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, grpc, loading, metrics, micro, ort, others, repository, requests, wrk
+from . import embed, ensemble, extensions, grpc, loading, metrics, micro, ort, others, repository, requests, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -201,14 +201,27 @@ def memory(lab):
 def mallocs(lab):
     """calls of malloc and its kin per request in steady state, 16 connections"""
     rows = []
+
+    def count(conch, name, request):
+        per_request = micro.count_mallocs(lab, conch, request)
+        # A call now and then (a pool that grows once) is not one per request.
+        rows.append([name, conch.name, f"{per_request:.3f}", "0", met(per_request < 0.01)])
+
     conch = lab.conch_counted()
     for request in (requests.get("/v2/health/ready"), requests.small(), requests.sink(),
                     requests.image(), requests.image_json(), requests.packed(requests.image()),
-                    requests.scores(5)):
-        per_request = micro.count_mallocs(lab, conch, request)
-        # A call now and then (a pool that grows once) is not one per request.
-        rows.append([request.name, conch.name, f"{per_request:.3f}", "0", met(per_request < 0.01)])
+                    requests.scores(5), requests.generate(), requests.events(1000)):
+        count(conch, request.name, request)
     conch.stop()
+    with extensions.made_regions() as made:
+        by_regions = lab.conch_regions_counted()
+        made.register(by_regions)
+        count(by_regions, "602 kB by regions", made.request())
+        by_regions.stop()
+    secure = lab.conch_tls(counted=True)
+    for request in (requests.small(), requests.image()):
+        count(secure, f"{request.name}, TLS", request)
+    secure.stop()
     triton = lab.optional(lab.triton_counted)
     if triton:
         request = requests.small()
@@ -261,6 +274,12 @@ ROWS = {
     "triton-json": triton_json,
     "packed": packed,
     "classes": classes,
+    "generate": extensions.generate,
+    "events": extensions.events,
+    "regions": extensions.regions,
+    "traces": extensions.traces,
+    "http-tls": extensions.tls,
+    "idle": extensions.idle,
     "batching": batching,
     "digits": digits,
     "ort": ort.ort,

@@ -6,6 +6,7 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ class Server:
     """A process pinned to one core, or to a set of cores, that listens on 127.0.0.1:port.
 
     descriptors: how many it may have open; 0: as many as this process
-    grpc_port: 0: the server says it in its log; None: it has none. tls: gRPC is served with TLS
+    grpc_port: 0: the server says it in its log; None: it has none. tls: the protocol that is measured is served with TLS
     """
 
     def __init__(self, name, argv, log, cpu, env=None, port=None, descriptors=0, grpc_port=None, tls=False):
@@ -69,7 +70,7 @@ class Server:
         if self.port == 0:      # it has no HTTP
             return True
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+            with connect(self) as s:
                 s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 return b" 200 " in s.recv(64)
         except OSError:
@@ -98,6 +99,16 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def connect(server):
+    """A connection to a server's HTTP, with TLS where it has that."""
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    if not server.tls or server.grpc_port is not None:
+        return s
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(s)
 
 
 def free_port():

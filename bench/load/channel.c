@@ -8,39 +8,44 @@
 #include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "tally.h"
 
 enum { RECORD_BYTES = 16 << 10 }; /* of TLS, at most */
 
-static SSL_CTX *get_tls_context(void)
+static SSL_CTX *get_tls_context(const char *protocol)
 {
     static SSL_CTX *context;
+    unsigned char offer[256];
+    size_t n = strlen(protocol);
 
     if (context)
         return context;
     context = SSL_CTX_new(TLS_client_method());
-    if (!context || SSL_CTX_set_alpn_protos(context, (const unsigned char *)"\2h2", 3) != 0)
+    offer[0] = (unsigned char)n;
+    memcpy(offer + 1, protocol, n);
+    if (!context || SSL_CTX_set_alpn_protos(context, offer, (unsigned int)n + 1) != 0)
         tally_die("TLS cannot be set up");
     /* A record that was sent in part is sent on from another copy of it. */
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     return context;
 }
 
-static void shake_hands(struct channel *ch)
+static void shake_hands(struct channel *ch, const char *protocol)
 {
     const unsigned char *chosen = NULL;
     unsigned int n_chosen = 0;
 
-    ch->ssl = SSL_new(get_tls_context());
+    ch->ssl = SSL_new(get_tls_context(protocol));
     if (!ch->ssl || SSL_set_fd(ch->ssl, ch->fd) != 1 || SSL_connect(ch->ssl) != 1)
         tally_die("TLS handshake: %s", ERR_reason_error_string(ERR_get_error()));
     SSL_get0_alpn_selected(ch->ssl, &chosen, &n_chosen);
-    if (n_chosen != 2 || memcmp(chosen, "h2", 2) != 0)
-        tally_die("the server does not choose h2 by ALPN");
+    if (n_chosen != strlen(protocol) || memcmp(chosen, protocol, n_chosen) != 0)
+        tally_die("the server does not choose %s by ALPN", protocol);
 }
 
-void channel_open(struct channel *ch, const struct sockaddr_in *to, bool tls)
+void channel_open(struct channel *ch, const struct sockaddr_in *to, const char *protocol)
 {
     int one = 1;
 
@@ -49,9 +54,15 @@ void channel_open(struct channel *ch, const struct sockaddr_in *to, bool tls)
     if (ch->fd < 0 || connect(ch->fd, (const struct sockaddr *)to, sizeof(*to)) != 0)
         tally_die("connect to port %u: %s", ntohs(to->sin_port), strerror(errno));
     setsockopt(ch->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (tls)
-        shake_hands(ch);
+    if (protocol)
+        shake_hands(ch, protocol);
     fcntl(ch->fd, F_SETFL, O_NONBLOCK);
+}
+
+void channel_close(struct channel *ch)
+{
+    SSL_free(ch->ssl);
+    close(ch->fd);
 }
 
 static ssize_t get_tls_result(struct channel *ch, int result)

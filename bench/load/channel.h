@@ -6,7 +6,6 @@
 #define BENCH_LOAD_CHANNEL_H
 
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -19,10 +18,16 @@ struct channel {
 };
 
 /*
- * channel_open - connects, with TLS and ALPN `h2` if asked for; non-blocking from then on. Exits
- * when that fails. A server's certificate is not verified.
+ * channel_open - connects; non-blocking from then on. Exits when that fails. A server's certificate
+ * is not verified.
+ *
+ * @protocol  with TLS and this protocol by ALPN, such as "h2"; NULL: plain. A channel of the
+ * program has either none or the same as all others.
  */
-void channel_open(struct channel *ch, const struct sockaddr_in *to, bool tls);
+void channel_open(struct channel *ch, const struct sockaddr_in *to, const char *protocol);
+
+/* channel_close - closes the socket, without a farewell. */
+void channel_close(struct channel *ch);
 
 /* channel_recv, channel_send - as recv() and writev(); -1 with EAGAIN: not now. */
 ssize_t channel_recv(struct channel *ch, void *bytes, size_t n_bytes);

@@ -237,7 +237,7 @@ void grpc_conn_open(struct grpc_conn *c, const struct grpc_plan *plan, void *own
     c->max_frame = FIRST_FRAME;
     c->n_again = grpc_head_again(c->again);
     grpc_head_reader_init(&c->heads);
-    channel_open(&c->channel, to, tls);
+    channel_open(&c->channel, to, tls ? "h2" : NULL);
     memcpy(c->control, preface, sizeof(preface) - 1);
     c->n_control = sizeof(preface) - 1;
     put_u32(settings + 2, OUR_WINDOW);

@@ -2,13 +2,15 @@
 /*
  * bench_load - a closed-loop HTTP/1.1 client.
  *
- * Sends one prepared request over and over on N kept-alive connections, each with a fixed number of
- * requests outstanding, and prints one line of JSON: the requests answered, p50 and p99 of every
- * latency, and the CPU time that the server's process used meanwhile (phase.h).
+ * Sends one prepared request over and over on N kept-alive connections, plain or with TLS, each
+ * with a fixed number of requests outstanding, and prints one line of JSON: the requests answered,
+ * p50 and p99 of every latency, and the CPU time that the server's process used meanwhile
+ * (phase.h).
  *
  * One thread. Replies are read into one buffer that stays in the cache and are never collected. The
  * body of every reply is compared with the first one's length and its leading bytes.
  */
+#include "channel.h"
 #include "options.h"
 #include "phase.h"
 #include "reply.h"
@@ -16,11 +18,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,10 +40,12 @@ struct http_options {
     struct load_options common;
     const char *request_path;
     unsigned pipeline;
+    unsigned answers; /* that each reply has */
+    bool tls;
 };
 
 struct conn {
-    int fd;
+    struct channel channel;
     struct reply reply;
     bool differs; /* the body in progress differs from the first one */
 
@@ -76,18 +78,13 @@ struct load {
 static void conn_open(struct load *l, struct conn *c)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-    int one = 1;
 
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&l->addr, sizeof(l->addr)) != 0)
-        tally_die("connect to %s:%u: %s", l->opt.common.host, l->opt.common.port, strerror(errno));
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    channel_open(&c->channel, &l->addr, l->opt.tls ? "http/1.1" : NULL);
     reply_reset(&c->reply);
     c->differs = false;
     c->unsent = 0;
     c->n_begun = c->n_replied = c->n_done = 0;
-    if (epoll_ctl(l->phase.epoll, EPOLL_CTL_ADD, c->fd, &ev) != 0)
+    if (epoll_ctl(l->phase.epoll, EPOLL_CTL_ADD, c->channel.fd, &ev) != 0)
         tally_die("epoll_ctl: %s", strerror(errno));
 }
 
@@ -107,7 +104,7 @@ static void conn_send(struct load *l, struct conn *c)
             left -= piece;
             n++;
         }
-        sent = writev(c->fd, iov, n);
+        sent = channel_send(&c->channel, iov, n);
         if (sent < 0) {
             if (errno == EAGAIN)
                 return;
@@ -144,7 +141,7 @@ static void conn_settle(struct load *l, struct conn *c)
     now = tally_now_ns();
     while (c->n_done < c->n_replied && c->n_done < n_sent) {
         phase_count_answer(&l->phase, c->begun_ns[c->n_done % MAX_PIPELINE], now);
-        l->phase.tally.messages++;
+        l->phase.tally.messages += l->opt.answers;
         c->n_done++;
     }
 }
@@ -161,17 +158,18 @@ static void body_span(struct load *l, struct conn *c, const char *span, size_t l
     }
     if (!l->have_first) {
         /* Only the first request of all is sent alone (learn_first()). */
+        l->first_body = realloc(l->first_body, pos + len);
         if (!l->first_body)
-            l->first_body = malloc(c->reply.body_len);
-        if (!l->first_body)
-            tally_die("no memory for a reply of %zu bytes", c->reply.body_len);
+            tally_die("no memory for a reply of %zu bytes", pos + len);
         memcpy(l->first_body + pos, span, len);
         return;
     }
-    if (c->reply.body_len != l->first_len || pos >= l->opt.common.verify_len)
+    if (pos >= l->opt.common.verify_len || pos >= l->first_len)
         return; /* a wrong length is counted at the end */
     if (len > l->opt.common.verify_len - pos)
         len = l->opt.common.verify_len - pos;
+    if (len > l->first_len - pos)
+        len = l->first_len - pos;
     if (memcmp(l->first_body + pos, span, len) != 0)
         c->differs = true;
 }
@@ -195,7 +193,7 @@ static void reply_end(struct load *l, struct conn *c)
 static void conn_read(struct load *l, struct conn *c)
 {
     for (;;) {
-        ssize_t n = recv(c->fd, l->scratch, READ_SIZE, 0);
+        ssize_t n = channel_recv(&c->channel, l->scratch, READ_SIZE);
         const char *bytes = l->scratch, *span = NULL, *why = NULL;
         size_t left, span_len = 0;
         bool ended = false;
@@ -235,7 +233,7 @@ closed:
     conn_settle(l, c);
     l->phase.outstanding -= c->n_begun - c->n_done;
     l->phase.tally.reconnects++;
-    close(c->fd);
+    channel_close(&c->channel);
     if (l->phase.tally.reconnects > 1000)
         tally_die("the server closes its connections: %s:%u", l->opt.common.host,
                   l->opt.common.port);
@@ -296,6 +294,8 @@ static const char usage[] =
     "  --request FILE      the bytes of one request, head and body\n"
     "  --connections N     connections, all kept alive (1)\n"
     "  --pipeline N        requests outstanding per connection, up to 256 (1)\n"
+    "  --answers N         answers that each reply has, such as events (1)\n"
+    "  --tls               TLS, with ALPN; the certificate is not verified\n"
     "  --warmup S          seconds before counting starts (0.3)\n"
     "  --seconds S         seconds counted (2)\n"
     "  --verify N          leading bytes of each body held against the first reply (4096)\n"
@@ -310,9 +310,11 @@ static struct http_options options_parse(int argc, char **argv)
         LOAD_OPTIONS,
         {"request", required_argument, NULL, 'r'},
         {"pipeline", required_argument, NULL, 'd'},
+        {"answers", required_argument, NULL, 'a'},
+        {"tls", no_argument, NULL, 't'},
         {NULL, 0, NULL, 0},
     };
-    struct http_options o = {.pipeline = 1};
+    struct http_options o = {.pipeline = 1, .answers = 1};
     bool valid = true;
     int c;
 
@@ -322,6 +324,10 @@ static struct http_options options_parse(int argc, char **argv)
             o.request_path = optarg;
         else if (c == 'd')
             o.pipeline = load_options_number(optarg);
+        else if (c == 'a')
+            o.answers = load_options_number(optarg);
+        else if (c == 't')
+            o.tls = true;
         else
             valid &= load_options_set(&o.common, c);
     }

@@ -37,6 +37,7 @@ static const char *head_parse(struct reply *r, const char *head, size_t len)
     r->status = (head[9] - '0') * 100 + (head[10] - '0') * 10 + (head[11] - '0');
     r->body_len = 0;
     r->body_pos = 0;
+    r->chunk = CHUNK_NONE;
     r->close = false;
 
     for (line = memchr(head, '\n', len); line && line + 1 < end; line = eol) {
@@ -56,12 +57,81 @@ static const char *head_parse(struct reply *r, const char *head, size_t len)
         value = header_value(line, (size_t)(eol - line), "connection:");
         if (value && strncasecmp(value, "close", 5) == 0)
             r->close = true;
-        if (header_value(line, (size_t)(eol - line), "transfer-encoding:"))
-            return "a chunked reply, which this client does not read";
+        value = header_value(line, (size_t)(eol - line), "transfer-encoding:");
+        if (value && strncasecmp(value, "chunked", 7) == 0) {
+            r->chunk = CHUNK_SIZE;
+            r->chunk_left = r->line_len = 0;
+            have_len = true;
+        }
     }
     if (!have_len && r->status >= 200 && r->status != 204 && r->status != 304)
         return "a reply without Content-Length";
     return NULL;
+}
+
+static int get_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Takes the next byte of a line between chunks. Returns what is wrong, or NULL. */
+static const char *chunk_line_take(struct reply *r, char c)
+{
+    if (c == '\r')
+        return NULL;
+    if (c != '\n') {
+        int digit = get_digit(c);
+
+        if (r->chunk == CHUNK_END || (r->chunk == CHUNK_SIZE && digit < 0))
+            return "a chunk that is not as it should be";
+        if (r->chunk == CHUNK_SIZE)
+            r->chunk_left = r->chunk_left * 16 + (size_t)digit;
+        r->line_len++;
+        return NULL;
+    }
+    if (r->chunk == CHUNK_SIZE)
+        r->chunk = r->chunk_left > 0 ? CHUNK_DATA : CHUNK_TRAILER;
+    else if (r->chunk == CHUNK_END)
+        r->chunk = CHUNK_SIZE;
+    else if (r->line_len == 0)
+        r->chunk = CHUNK_DONE;
+    r->line_len = 0;
+    return NULL;
+}
+
+/* Goes to the next data of a chunked body, or to its end. */
+static enum reply_event chunk_feed(struct reply *r, const char **bytes, size_t *len,
+                                   const char **ret_span, size_t *ret_span_len,
+                                   const char **ret_why)
+{
+    while (r->chunk != CHUNK_DATA && r->chunk != CHUNK_DONE) {
+        if (*len == 0)
+            return REPLY_MORE;
+        *ret_why = chunk_line_take(r, **bytes);
+        if (*ret_why)
+            return REPLY_ERROR;
+        (*bytes)++;
+        (*len)--;
+    }
+    if (r->chunk == CHUNK_DONE) {
+        r->body_len = r->body_pos;
+        r->in_body = false;
+        return REPLY_END;
+    }
+    if (*len == 0)
+        return REPLY_MORE;
+    *ret_span = *bytes;
+    *ret_span_len = *len < r->chunk_left ? *len : r->chunk_left;
+    r->body_pos += *ret_span_len;
+    r->chunk_left -= *ret_span_len;
+    *bytes += *ret_span_len;
+    *len -= *ret_span_len;
+    if (r->chunk_left == 0)
+        r->chunk = CHUNK_END;
+    return REPLY_BODY;
 }
 
 enum reply_event reply_feed(struct reply *r, const char **bytes, size_t *len, const char **ret_span,
@@ -110,6 +180,8 @@ enum reply_event reply_feed(struct reply *r, const char **bytes, size_t *len, co
         r->in_body = r->status >= 200;
     }
 
+    if (r->chunk != CHUNK_NONE)
+        return chunk_feed(r, bytes, len, ret_span, ret_span_len, ret_why);
     if (r->body_pos < r->body_len) {
         size_t left = r->body_len - r->body_pos;
 

@@ -8,10 +8,21 @@
 
 /*
  * Reads HTTP/1.1 replies from a byte stream, one after another, as cheaply as a client may: only
- * the status, Content-Length and Connection are parsed, and bodies are never collected.
+ * the status, Content-Length, Transfer-Encoding and Connection are parsed, and bodies are never
+ * collected.
  */
 
 enum { REPLY_HEAD_MAX = 16384 };
+
+/* Where a chunked body is. */
+enum reply_chunk {
+    CHUNK_NONE, /* the body is not chunked */
+    CHUNK_SIZE, /* in the line of a chunk's size */
+    CHUNK_DATA,
+    CHUNK_END,     /* in the line break behind the data */
+    CHUNK_TRAILER, /* in a line behind the last chunk */
+    CHUNK_DONE,
+};
 
 struct reply {
     /* A head that did not arrive in one piece waits here. */
@@ -22,8 +33,11 @@ struct reply {
     bool in_body;
     bool close; /* the server said "Connection: close" */
     int status;
-    size_t body_len;
+    size_t body_len; /* of a chunked body: known when it has ended */
     size_t body_pos; /* bytes of the body already seen */
+    enum reply_chunk chunk;
+    size_t chunk_left; /* bytes of the chunk still to come; of a size: as far as read */
+    size_t line_len;   /* bytes of the line in progress */
 };
 
 enum reply_event {

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of what HTTP has beyond a plain inference: generate, events, regions of shared memory, traces, TLS, and what an
+idle connection holds.
+"""
+
+import contextlib
+import json
+import math
+import os
+import statistics
+import time
+import urllib.request
+from pathlib import Path
+
+from . import grpc_requests, micro, requests, servers
+from .measure import Cell, ratio, say
+from .report import cpu, figure, met, table
+
+
+def generate(lab):
+    """generate with 64 bytes, against infer with the same as JSON, in both servers"""
+    rows = []
+    running = [lab.conch(), *filter(None, [lab.optional(lab.triton)])]
+    for n in (16, 64):
+        cells = [Cell(server, request, n) for server in running for request in (requests.generate(), requests.small_json())]
+        lab.bench.turns(cells)
+        a, b, *theirs = cells
+        costs = ratio(a, b)
+        row = [n, cpu(a), cpu(b), costs, "≤ 1.30", met(costs.median <= 1.3)]
+        row += [cpu(theirs[0]), cpu(theirs[1]), ratio(*theirs)] if theirs else ["–"] * 3
+        rows.append(row + [figure(a.p50_us), figure(b.p50_us)])
+    return table(["connections", "generate CPU µs", "infer as JSON CPU µs", "ratio", "goal", "met", "Triton: generate CPU µs", "Triton: infer CPU µs",
+                  "ratio", "generate p50 µs", "infer p50 µs"], rows)
+
+
+def events(lab):
+    """each of 10 000 events of a generate_stream, against the genuine Triton"""
+    request = requests.events(10000)
+    rows = []
+    running = [lab.conch(), *filter(None, [lab.optional(lab.triton)])]
+    for n in (1, 4):
+        cells = [Cell(server, request, n) for server in running]
+        lab.bench.measure(cells)
+        a, *theirs = cells
+        less = theirs[0].cpu_us / a.cpu_us if theirs else 0
+        rows.append([n, cpu(a), "≤ 2", met(a.cpu_us <= 2), *([cpu(theirs[0]), f"{less:.1f} ×", "≥ 5 ×", met(less >= 5)] if theirs else ["–"] * 4),
+                     figure(a.p50_us), figure(theirs[0].p50_us if theirs else None)])
+    return table(["connections", "Conch CPU µs", "goal", "met", "Triton CPU µs", "less", "goal", "met", "Conch p50 µs of all", "Triton p50 µs"], rows)
+
+
+class Regions:
+    """Two objects of shared memory, for an input and an output, and their names at servers."""
+
+    def __init__(self, values):
+        self.n_bytes = len(values)
+        self.names = [f"conch-bench-{os.getpid()}-{what}" for what in ("in", "out")]
+        self.files = [Path("/dev/shm") / name for name in self.names]
+        self.files[0].write_bytes(values)
+        self.files[1].write_bytes(bytes(self.n_bytes))
+
+    def register(self, server):
+        for name in self.names:
+            ask = json.dumps({"key": "/" + name, "offset": 0, "byte_size": self.n_bytes}).encode()
+            url = f"http://127.0.0.1:{server.port}/v2/systemsharedmemory/region/{name}/register"
+            urllib.request.urlopen(urllib.request.Request(url, data=ask), timeout=20).close()
+
+    def check(self, _answer):
+        """Also empties the output, for the next server."""
+        same = self.files[1].read_bytes() == self.files[0].read_bytes()
+        self.files[1].write_bytes(bytes(self.n_bytes))
+        return None if same else "the output's region is not what the input's is"
+
+    def request(self):
+        """Over HTTP."""
+        return requests.by_regions(self.check, self.names)
+
+
+@contextlib.contextmanager
+def made_regions():
+    made = Regions(requests.floats_as_bytes(math.prod(requests.IMAGE_SHAPE)))
+    try:
+        yield made
+    finally:
+        for file in made.files:
+            file.unlink()
+
+
+def _of_regions(lab, running, made):
+    """One table for each protocol."""
+    tables = []
+    for protocol, request, small in (("HTTP", made.request(), requests.small()),
+                                     ("gRPC", grpc_requests.by_regions(made.check, made.names), grpc_requests.small())):
+        rows, copies = [], []
+        loads = [[*(Cell(server, request, n) for server in running), Cell(running[0], small, n)] for n in (1, 16)]
+        for _ in range(lab.settings.rounds):
+            copies.append(micro.copy_loop(lab, made.files, made.n_bytes))
+            say(f"  a copy alone {copies[-1]:.1f} us")
+            for cell in (cell for cells in loads for cell in cells):
+                lab.bench.sample(cell)
+        copy_us = statistics.median(copies)
+        for ours, *theirs, plain in loads:
+            goal = plain.cpu_us + copy_us + 1
+            less = theirs[0].cpu_us / ours.cpu_us if theirs else 0
+            rows.append([ours.connections, cpu(ours), cpu(plain), figure(copy_us), f"≤ {figure(goal)}", met(ours.cpu_us <= goal),
+                         *([cpu(theirs[0]), f"{less:.1f} ×", "≥ 3 ×", met(less >= 3)] if theirs else ["–"] * 4), figure(ours.p50_us),
+                         figure(theirs[0].p50_us if theirs else None)])
+        tables.append(f"{protocol}:\n\n" + table(
+            ["connections", "Conch CPU µs", "64 B CPU µs", "one copy alone CPU µs", "goal", "met", "Triton CPU µs", "less", "goal", "met",
+             "Conch p50 µs", "Triton p50 µs"], rows))
+    return "\n".join(tables)
+
+
+def regions(lab):
+    """602 kB both ways by regions of shared memory, against 64 B and a copy of them, and the genuine Triton"""
+    running = [lab.conch_regions(), *filter(None, [lab.optional(lab.triton_grpc)])]
+    with made_regions() as made:
+        for server in running:
+            made.register(server)
+        return _of_regions(lab, running, made)
+
+
+def traces(lab):
+    """64 B with each 1 000th request traced into a file (TIMESTAMPS), against none"""
+    rows = []
+    for n in (16, 64):
+        a, b = (Cell(server, requests.small(), n) for server in (lab.conch_traced(), lab.conch()))
+        lab.bench.turns([a, b])
+        costs = ratio(a, b)
+        rows.append([n, cpu(a), cpu(b), f"{costs.median:.3f} ± {costs.spread:.3f}", "≤ 1.01", met(costs.median <= 1.01)])
+    written = json.loads((lab.folder / "trace.json").read_text())
+    say(f"  {len(written)} records in the trace file")
+    return table(["connections", "traced CPU µs", "not traced CPU µs", "ratio", "goal", "met"], rows)
+
+
+def tls(lab):
+    """HTTP with TLS, 64 B and 602 kB both ways: what it adds, against AES-GCM of the bytes alone"""
+    plain, secure = lab.conch(), lab.conch_tls()
+    rows = []
+    for request, loads in ((requests.small(), (1, 16, 64)), (requests.image(), (1, 4, 16))):
+        is_small = len(request.wire) < 1000
+        pairs = [[Cell(server, request, n) for server in (plain, secure)] for n in loads]
+        # An answer is about as long as its request.
+        alone = []
+        for _ in range(lab.settings.rounds):
+            alone.append(micro.aes_loop(lab, len(request.wire), len(request.wire)))
+            for cell in (cell for pair in pairs for cell in pair):
+                lab.bench.sample(cell)
+        aes_us = statistics.median(alone)
+        goal = 1.5 if is_small else 2 * aes_us
+        for a, b in pairs:
+            more = b.cpu_us - a.cpu_us
+            rows.append([request.name, a.connections, cpu(a), cpu(b), f"{more:.2f}", figure(aes_us), f"≤ {figure(goal)}", met(more <= goal),
+                         f"{figure(a.p50_us)} / {figure(b.p50_us)}", f"{figure(a.p99_us)} / {figure(b.p99_us)}"])
+    return table(["request", "connections", "plain CPU µs", "TLS CPU µs", "more µs", "AES-256-GCM alone CPU µs", "goal", "met", "p50 µs: plain / TLS",
+                  "p99 µs"], rows)
+
+
+IDLE = 10_000
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def _rest(server):
+    """A connection that has had a request and its answer. Of one with TLS only the socket is kept here."""
+    s = servers.connect(server)
+    s.sendall(LIVE)
+    seen = b""
+    while b"\r\n\r\n" not in seen:
+        seen += s.recv(4096)
+    return s.detach()
+
+
+def idle(lab):
+    """10 000 idle connections, each after a request, plain and with TLS: resident memory of each"""
+    rows = []
+    for name, make, goal in (("plain", lambda: lab.conch_idle(2 * IDLE), 3), ("TLS", lambda: lab.conch_tls("conch-tls-idle", descriptors=2 * IDLE), 32)):
+        server = make()
+        held = [_rest(server) for _ in range(IDLE // 100)]
+        before = server.memory_kb("VmRSS")
+        try:
+            while len(held) < IDLE + IDLE // 100:
+                held.append(_rest(server))
+            time.sleep(2.5)     # times of connections are checked each second
+            each = (server.memory_kb("VmRSS") - before) / IDLE
+        finally:
+            for fd in held:
+                os.close(fd)
+        server.stop()
+        rows.append([name, IDLE, f"{each:.2f}", f"≤ {goal}", met(each <= goal)])
+    return table(["connection", "how many", "kB each", "goal", "met"], rows)
