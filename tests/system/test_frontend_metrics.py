@@ -29,6 +29,7 @@ PATH = "/v2/models/%s/infer"
 
 def page(server):
     """The metrics of the frontends: {(name, label, …): value}."""
+    server.wait_log("Started Metrics Service at ")    # HTTP's port is open before
     port = re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WITHIN_S) as answer:
         text = answer.read().decode()
