@@ -69,7 +69,7 @@ static bool driver_go_on(struct exchange *x)
     struct driver *d = x->env->net.handler_ctx;
     struct driver_part *part = exchange_part(x);
     unsigned int i = part->n_parts++;
-    struct http_reply reply = {.status = 200, .headers = ""};
+    struct http_reply reply = {.status = 200, .headers = "", .filler = "\n"};
     if (i == 0)
         return !exchange_reply_begin(x, &reply);
     if (i > 3) {

@@ -256,12 +256,13 @@ def test_a_sequence_of_ten_thousand_events_is_whole(server):
     assert numbers == list(range(10000))
 
 
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
 @pytest.mark.parametrize("how", ["close", "reset", "shutdown"])
 @pytest.mark.parametrize("stage", ["silent", "begun"])
-def test_a_client_that_leaves_cancels(server, hold, stage, how):
+def test_a_client_that_leaves_cancels(server, hold, stage, how, version):
     """The script waits until it is cancelled."""
     client = connect(server)
-    client.sendall(request("held", {"IN": 1, "do": "nhc.xd" if stage == "silent" else "nfhc.xd"}))
+    client.sendall(request("held", {"IN": 1, "do": "nhc.xd" if stage == "silent" else "nfhc.xd"}, version))
     if stage == "begun":
         receive_until(client, b"1000")
     wait_for((server.root / "held/hold.reached").exists, 60, "the backend has the request")
@@ -271,6 +272,19 @@ def test_a_client_that_leaves_cancels(server, hold, stage, how):
         client.shutdown(socket.SHUT_WR)
     client.close()
     hold.unlink()    # the fixture then waits for the instance
+
+
+def test_a_client_of_http_1_0_that_sends_no_more_gets_all_events(server, hold):
+    """The empty line that finds out whether it reads makes no event."""
+    with connect(server) as client:
+        client.sendall(request("held", {"IN": 1, "do": "nfhflxd"}, version="1.0"))
+        got = receive_until(client, b"1000")
+        client.shutdown(socket.SHUT_WR)
+        got = receive_until(client, b"\n\n\n", got)
+        hold.unlink()
+        while more := client.recv(1 << 16):
+            got += more
+    assert [json.loads(e)["OUT"] for e in events_of(got.partition(b"\r\n\r\n")[2])] == [1000, 1001, 1002]
 
 
 def test_a_slow_reader_holds_back_its_backend_alone(server):

@@ -120,7 +120,12 @@ static bool begin_reply(struct event_stream *e, int status)
     char header[LOAD_METRICS_BYTES];
     size_t n = load_metrics_header((enum load_metrics_form)call->load_metrics, header);
     struct http_reply reply = {
-        .status = status, .content_type = event_type, .headers = header, .headers_length = n};
+        .status = status,
+        .content_type = event_type,
+        .headers = header,
+        .headers_length = n,
+        .filler = "\n", /* an empty line behind an event has no event to end */
+    };
     if (exchange_reply_begin(x, &reply))
         return true;
     e->is_over = true;

@@ -621,7 +621,8 @@ static void add_frame(struct exchange *x, struct out_piece *piece, const char *b
 bool exchange_reply_begin(struct exchange *x, const struct http_reply *reply)
 {
     size_t length = 0;
-    x->parts = (struct parted_reply){.is_chunked = x->http_1_1, .status = reply->status};
+    x->parts = (struct parted_reply){
+        .is_chunked = x->http_1_1, .status = reply->status, .filler = reply->filler};
     x->keep_alive &= x->http_1_1;
     const char *text = make_head(x, reply, IN_PARTS, &length);
     if (!text) {

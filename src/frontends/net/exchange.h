@@ -137,7 +137,8 @@ struct parted_reply {
     unsigned int n_unsent;    /* the head, parts and end that have neither left nor been dropped */
     bool is_chunked;          /* else the end of the connection ends the reply: HTTP/1.0 */
     bool has_ended;
-    bool digit_ahead; /* the first digit of the next chunk's size has been queued */
+    const char *filler; /* http_reply.filler */
+    bool is_probed;     /* http1_probe() has queued its byte */
 };
 
 struct exchange {
@@ -252,6 +253,9 @@ struct http_reply {
     bool length_in_type;      /* that length stands at the end of the content type instead */
     const struct iovec *body; /* the bytes must stay until on_end; the array need not */
     int n_body;
+    /* Of a reply in parts: a static text of one byte that means nothing between two parts. It may be
+     * sent to find out whether the client still reads. NULL: there is none. */
+    const char *filler;
 };
 
 /* exchange_reply - sends the reply of an exchange that is in the handler's hands. */

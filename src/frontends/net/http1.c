@@ -664,13 +664,15 @@ static void queue_interim(struct http1 *h, struct exchange *x, const char *text,
 }
 
 /*
- * Whether a digit of the next chunk's size may be sent to find out whether the client still reads.
- * Sizes may begin with zeros.
+ * The byte that may be sent between two parts to find out whether the client still reads: a digit
+ * of the next chunk's size, since sizes may begin with zeros, or what the handler names. NULL:
+ * there is none.
  */
-static bool may_probe_chunk(const struct exchange *x)
+static const char *find_probe(const struct exchange *x)
 {
-    return x->stage == EXCHANGE_REPLYING && x->parts.is_chunked && !x->parts.digit_ahead &&
-           x->method != METHOD_HEAD;
+    if (x->stage != EXCHANGE_REPLYING || x->parts.is_probed || x->method == METHOD_HEAD)
+        return NULL;
+    return x->parts.is_chunked ? "0" : x->parts.filler;
 }
 
 /*
@@ -679,15 +681,16 @@ static bool may_probe_chunk(const struct exchange *x)
  */
 static void queue_ahead(struct http1 *h, struct exchange *x)
 {
+    const char *probe;
     if (x->wants_continue) {
         x->wants_continue = false;
         queue_interim(h, x, exchange_continue_text, EXCHANGE_CONTINUE_BYTES);
     } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING && x->ahead == 0) {
         x->ahead = VERSION_BYTES;
         queue_interim(h, x, version_text, VERSION_BYTES);
-    } else if (UNLIKELY(h->probing) && may_probe_chunk(x)) {
-        x->parts.digit_ahead = true;
-        queue_interim(h, x, "0", 1);
+    } else if (UNLIKELY(h->probing) && (probe = find_probe(x))) {
+        x->parts.is_probed = true;
+        queue_interim(h, x, probe, 1);
     }
 }
 

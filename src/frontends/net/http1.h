@@ -83,7 +83,8 @@ void http1_end_input(struct http1 *h);
  * http1_probe - finds out whether a client that has closed its sending side still reads. It may
  * have closed only that side, or the whole connection. TCP shows the difference only when something
  * is sent: a client that is gone answers with a reset. So the first bytes of the next reply, which
- * are always the same, are sent before the reply is there.
+ * are always the same, are sent before the reply is there. Between the parts of a reply it is the
+ * first digit of the next chunk, or without chunks http_reply.filler.
  */
 void http1_probe(struct http1 *h);
 

@@ -179,6 +179,23 @@ static void without_chunks_the_close_ends_the_reply(void **state)
     assert_true(driver_done(&d));
 }
 
+/* Without chunks the byte is what the handler names. */
+static void a_silent_reply_without_chunks_is_probed_by_its_filler(void **state)
+{
+    (void)state;
+    struct driver d;
+    begin_driver(&d, "GET /parts HTTP/1.0\r\n\r\n");
+    go_on(&d, 0, 2);
+    http1_probe(&d.http1);
+    driver_flush(&d);
+    driver_flush(&d);
+    assert_sent(&d, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\none\n");
+    go_on(&d, 0, 3);
+    assert_sent(&d, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\none\ntwo andthree");
+    assert_true(http1_is_over(&d.http1));
+    assert_true(driver_done(&d));
+}
+
 static void without_memory_the_reply_is_an_error(void **state)
 {
     (void)state;
@@ -222,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_silent_reply_is_probed_by_a_digit),
         cmocka_unit_test(a_probe_may_precede_head_and_end),
         cmocka_unit_test(without_chunks_the_close_ends_the_reply),
+        cmocka_unit_test(a_silent_reply_without_chunks_is_probed_by_its_filler),
         cmocka_unit_test(without_memory_the_reply_is_an_error),
         cmocka_unit_test(statuses_have_their_names),
     };
