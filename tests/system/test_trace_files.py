@@ -14,6 +14,7 @@ import tritonclient.http as triton_http
 import repository
 import triton
 from server import REFERENCE, Server, run_to_end, wait_for
+from test_generate import generate, write_decoupled
 from wire import ask, given, infer
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="CONCH_BIN is the genuine Triton")
@@ -30,6 +31,7 @@ def make_models(folder):
     root = repository.write_standard(folder)
     repository.write_model(root, "chain", ENSEMBLE)
     repository.write_identity(root, "kinds", [(kind, [-1]) for kind in ("BOOL", "UINT8", "INT8", "INT16", "UINT32", "INT64", "FP32", "FP64", "BYTES")])
+    write_decoupled(root, "script", "script", [1], ("INT32", [1]))
     return root
 
 
@@ -125,6 +127,37 @@ def test_a_file_has_the_records_of_tritons_file(root, tmp_path, level):
 
     assert tensors(ours) == tensors(theirs)
     assert bool(tensors(ours)) == (level == "TENSORS")
+
+
+GENERATED = [("any_fp32", {"INPUT0": [1, 2]}, "generate"), ("any_fp32", {"INPUT0": [1, 2], "id": "s"}, "generate_stream"), ("script", {"IN": 1, "do": "nExd"}, "generate"),
+             ("script", {"IN": 1, "do": "nExd"}, "generate_stream")]
+
+
+def test_traces_of_generate_have_the_stamps_of_tritons(root, tmp_path):
+    if triton.missing():
+        pytest.skip(triton.missing())
+    seen = []
+    for kind in (Server, triton.Triton):
+        file = tmp_path / kind.__name__
+        with kind(root, flags=flags(file, "level=TIMESTAMPS", "triton,log-frequency=1")) as server:
+            traces = []
+            for number, asked in enumerate(GENERATED):
+                generate(server, *asked)
+                traces.append(described(has_written(f"{file}.{number}", 1)))
+            seen.append(traces)
+    assert seen[0] == seen[1]
+
+
+def test_stamps_of_a_reply_are_in_order(root, tmp_path):
+    asked = [*GENERATED, *(("script", {"IN": 1, "do": "nfflxd"}, kind) for kind in ("generate", "generate_stream"))]
+    with Server(root, flags=flags(tmp_path / "trace", "level=TIMESTAMPS")) as server:
+        for each in asked:
+            generate(server, *each)
+        records = has_written(tmp_path / "trace", len(asked))
+    for one in {record["id"] for record in records}:
+        times = {time["name"]: time["ns"] for record in records if record["id"] == one for time in record.get("timestamps", [])}
+        order = [times[name] for name in ("HTTP_RECV_START", "HTTP_RECV_END", "INFER_RESPONSE_COMPLETE", "HTTP_SEND_START", "HTTP_SEND_END")]
+        assert order == sorted(order)
 
 
 def test_times_of_a_trace_are_in_order(root, tmp_path):

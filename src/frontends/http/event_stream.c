@@ -126,6 +126,7 @@ static bool begin_reply(struct event_stream *e, int status)
         .headers_length = n,
         .filler = "\n", /* an empty line behind an event has no event to end */
     };
+    reply_stamp(x);
     if (exchange_reply_begin(x, &reply))
         return true;
     e->is_over = true;
@@ -260,6 +261,8 @@ static void take_responses(struct response_inbox *in)
         e->has_final |= (flags & RESPONSE_FINAL) != 0;
     }
     call->is_answered = e->has_final;
+    if (UNLIKELY(call->traced != NULL)) /* the first one counts */
+        traced_stamp(call->traced, STAMP_RESPONSE_COMPLETE, clock_now_ns(e->inbox.loop->clock));
     if (UNLIKELY(atomic_load(&e->flow.has_stalled)) && x->stage == EXCHANGE_REPLYING)
         break_off(e, EVENT_OF_ERROR("the client has not read its responses"));
     else

@@ -166,6 +166,7 @@ static void reply_generated(struct exchange *x)
     char header[LOAD_METRICS_BYTES];
     struct status *st = print_answer(x);
     if (st) {
+        reply_stamp(x);
         reply_status(x, st, content_json);
         return;
     }
@@ -180,13 +181,14 @@ static void reply_generated(struct exchange *x)
         return;
     }
     size_t n = load_metrics_header((enum load_metrics_form)call->load_metrics, header);
-    exchange_reply(x, &(struct http_reply){.status = 200,
-                                           .content_type = content_json,
-                                           .headers = header,
-                                           .headers_length = n,
-                                           .body = &body,
-                                           .n_body = 1});
+    reply_traced(x, &(struct http_reply){.status = 200,
+                                         .content_type = content_json,
+                                         .headers = header,
+                                         .headers_length = n,
+                                         .body = &body,
+                                         .n_body = 1});
 }
+
 static const struct infer_kind generate_kind = {
     .parse = generate_parse,
     .reply = reply_generated,

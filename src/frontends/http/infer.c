@@ -74,19 +74,21 @@ static void reply_with_response(struct exchange *x)
             drop_request(call);
         return;
     }
+    if (UNLIKELY(call->traced != NULL))
+        stamp_now(x, STAMP_RESPONSE_COMPLETE);
     if (UNLIKELY(call->kind != NULL)) {
         call->kind->reply(x);
         return;
     }
     struct status *st = answer_read(&call->answer, &resp);
-    if (UNLIKELY(call->traced != NULL))
-        stamp_now(x, STAMP_RESPONSE_COMPLETE);
     if (!st)
         st = tensor_regions_finish(&call->regions, resp);
-    if (UNLIKELY(st != NULL))
+    if (UNLIKELY(st != NULL)) {
+        reply_stamp(x);
         reply_status(x, st, content_text);
-    else
+    } else {
         infer_print(x, resp);
+    }
 }
 
 static void on_answered(struct message *m)

@@ -41,11 +41,16 @@ void reply_printed(struct exchange *x, int status, const char *content_type)
     exchange_reply_text(x, status, content_type, buf_text(json), json->size);
 }
 
-void reply_traced(struct exchange *x, const struct http_reply *reply)
+void reply_stamp(struct exchange *x)
 {
     const struct http_call *call = exchange_part(x);
     if (UNLIKELY(call->traced != NULL))
         traced_stamp(call->traced, STAMP_HTTP_SEND_START, clock_now_ns(x->env->net.loop->clock));
+}
+
+void reply_traced(struct exchange *x, const struct http_reply *reply)
+{
+    reply_stamp(x);
     exchange_reply(x, reply);
 }
 

@@ -29,8 +29,13 @@ void reply_error(struct exchange *x, int http_status, const char *content_type, 
 /* reply_printed - replies with the content of the loop's buffer as the body. */
 void reply_printed(struct exchange *x, int status, const char *content_type);
 
-/* reply_traced - exchange_reply() for a response; the trace of the request, if it has one, gets the
- * time. */
+/*
+ * reply_stamp - the reply of an inference begins: its trace, if it has one, gets the time. Of
+ * several calls the first one counts.
+ */
+void reply_stamp(struct exchange *x);
+
+/* reply_traced - reply_stamp() and exchange_reply(). */
 void reply_traced(struct exchange *x, const struct http_reply *reply);
 
 /* http_print_error - prints {"error":"…"}. */

@@ -253,8 +253,8 @@ struct http_reply {
     bool length_in_type;      /* that length stands at the end of the content type instead */
     const struct iovec *body; /* the bytes must stay until on_end; the array need not */
     int n_body;
-    /* Of a reply in parts: a static text of one byte that means nothing between two parts. It may be
-     * sent to find out whether the client still reads. NULL: there is none. */
+    /* Of a reply in parts: a static text of one byte that means nothing between two parts. It may
+     * be sent to find out whether the client still reads. NULL: there is none. */
     const char *filler;
 };
 
