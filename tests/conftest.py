@@ -5,8 +5,9 @@
 CONCH_CLAIMS     a folder where processes that got the same tests claim files: each file is run
                  whole by one of them, since tests of a file share servers
 
-A test that asks the genuine Triton alone (its parameter is "triton") runs up to three times until it passes, since
-Triton has races of its own: now and then a stream of it hangs. A test of Conch runs once.
+The genuine Triton has races of its own: now and then a stream of it hangs, or it crashes. So a test runs up to three
+times until it passes, if it asks the genuine Triton alone (its parameter is "triton"), or if one that is shared by
+several tests crashed in it: that one is started again first. Any other test of Conch runs once.
 """
 
 import itertools
@@ -15,6 +16,8 @@ import pathlib
 import random
 
 import pytest
+
+import triton
 
 HERE = pathlib.Path(__file__).parent
 
@@ -35,10 +38,29 @@ def asks_triton_alone(item):
     return hasattr(item, "callspec") and any(isinstance(value, str) and value == "triton" for value in item.callspec.params.values())
 
 
+_crashed = pytest.StashKey()    # whether a genuine Triton ended in the last run of this test
+
+
+def repeat_on_crash(item):
+    """Marks a test to be repeated if a genuine Triton ended in it."""
+    item.add_marker(pytest.mark.flaky(reruns=2, condition=lambda: item.stash.get(_crashed, False)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    try:
+        return (yield)
+    finally:
+        item.stash[_crashed] = triton.start_ended_again() > 0
+
+
 @pytest.hookimpl(tryfirst=True)    # pytest then groups tests that share a costly fixture
 def pytest_collection_modifyitems(config, items):
-    for item in filter(asks_triton_alone, items):
-        item.add_marker(pytest.mark.flaky(reruns=2))
+    for item in items:
+        if asks_triton_alone(item):
+            item.add_marker(pytest.mark.flaky(reruns=2))
+        else:
+            repeat_on_crash(item)
     seed = config.getoption("shuffle")
     if seed is None:
         return

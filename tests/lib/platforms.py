@@ -28,11 +28,6 @@ class Endpoint:
         self.server.wait_log(self._line)
         servers.wait_for(lambda: listens(self.port), 60, "the endpoint listens")    # the genuine one logs it before
 
-    def start_again_if_ended(self):
-        """The genuine server has a race in which an unload that follows a load at once ends it."""
-        if isinstance(self.server, triton.Triton) and self.server.start_again_if_ended():
-            self.await_start()
-
     def ask(self, method, path, body=None, **headers):
         """Sends one request: (status, type, body) of the answer. Underscores in names of headers are hyphens."""
         named = [(name.replace("_", "-"), value) for name, value in headers.items()]
@@ -63,6 +58,7 @@ def serving(kind, root, line, flags=(), env=None, ready=True):
         server.env = {**server.env, **(env or {})}
     with server:
         endpoint = Endpoint(server, port, line)
+        server.await_more = endpoint.await_start
         endpoint.await_start()
         yield endpoint
 

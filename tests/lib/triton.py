@@ -36,16 +36,27 @@ def program():
 needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 
+_running = []    # those whose `with` has begun and not ended
+
+
+def start_ended_again():
+    """Starts every one again that has ended by itself: how many there were."""
+    return sum(server.start_again_if_ended() for server in list(_running))
+
+
 class Triton(servers.Server):
     """At the end it is killed: its own stop takes a second, and now and then it crashes in it. A test of its stop sets
-    graceful=True. It has races in which it ends: a warning tells it, since it is not what is tested."""
+    graceful=True. It has races in which it ends: a warning tells it, since it is not what is tested. tests/conftest.py
+    then starts it again and repeats the test. await_more() is called once it has been started again."""
 
     listens_first = False
+    await_more = staticmethod(lambda: None)
 
     def __init__(self, repository, flags=(), ready=True, graceful=False):
         super().__init__(repository, ready=ready)
         self.name = "the genuine Triton"
         self.graceful = graceful
+        self._told_to_end = False
         self._serves_grpc = "--allow-grpc=false" not in flags
         self.http_port = servers.free_port()
         grpc_port = servers.free_port()
@@ -53,19 +64,38 @@ class Triton(servers.Server):
         backends = pathlib.Path(servers.BACKENDS)
         self.args = [program(), str(repository), *ports, f"--backend-directory={backends}", *flags]
 
+    def __enter__(self):
+        super().__enter__()
+        _running.append(self)
+        return self
+
     def __exit__(self, kind, value, trace):
+        _running.remove(self)
         if self.graceful:
             super().__exit__(kind, value, trace)
             return
         self.warn_if_ended()
         self.kill()
 
+    def start(self):
+        self._told_to_end = False
+        return super().start()
+
+    def kill(self):
+        self._told_to_end = True
+        super().kill()
+
+    def signal(self, number):
+        self._told_to_end = True
+        super().signal(number)
+
     def warn_if_ended(self):
         """Whether it has ended by itself."""
         code = self.process.poll()
-        if code is not None:
-            warnings.warn(self.story(f"ended with {code}"))
-        return code is not None
+        if code is None or self._told_to_end:
+            return False
+        warnings.warn(self.story(f"ended with {code}"))
+        return True
 
     def start_again_if_ended(self):
         """Whether it had ended by itself. Its models are those of the start."""
@@ -73,4 +103,5 @@ class Triton(servers.Server):
             return False
         self.start()
         self._await_start()
+        self.await_more()
         return True

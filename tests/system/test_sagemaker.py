@@ -54,18 +54,12 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def served(kind, tmp_path_factory):
+def asked(kind, tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     write_fp32(root, "default")
     write_fp32(root, "other")
     with sagemaker(kind, root, default_model_name="default") as endpoint:
         yield endpoint
-
-
-@pytest.fixture
-def asked(served):
-    served.start_again_if_ended()
-    return served
 
 
 def test_ping_is_the_health(asked):

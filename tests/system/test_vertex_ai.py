@@ -43,7 +43,7 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def served(kind, tmp_path_factory):
+def asked(kind, tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     write_fp32(root, "default")
     write_fp32(root, "other")
@@ -52,12 +52,6 @@ def served(kind, tmp_path_factory):
         flags.append("--metrics-port=0")
     with vertex_ai(kind, root, flags) as endpoint:
         yield endpoint
-
-
-@pytest.fixture
-def asked(served):
-    served.start_again_if_ended()
-    return served
 
 
 def redirect(endpoint, to, body=b""):

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A crash of the genuine Triton repeats the test in which it happens, with a new process."""
+
+import signal
+import urllib.request
+
+import pytest
+
+import repository
+import triton
+
+pytestmark = triton.needed
+_processes = []    # those that test_a_crash_… has met
+
+
+@pytest.fixture(name="genuine", scope="module")
+def genuine_(tmp_path_factory):
+    with triton.Triton(repository.write_standard(tmp_path_factory.mktemp("models"))) as server:
+        yield server
+
+
+def test_a_crash_repeats_the_test(genuine):
+    _processes.append(genuine.process)
+    if len(_processes) == 1:
+        genuine.process.send_signal(signal.SIGSEGV)    # not genuine.signal(), which tells that the end is meant
+        genuine.process.wait()
+    with urllib.request.urlopen(f"http://{genuine.url}/v2/health/ready", timeout=60) as answer:
+        assert answer.status == 200
+    assert len(_processes) == 2
