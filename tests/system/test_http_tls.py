@@ -187,7 +187,6 @@ def test_only_clients_with_a_certificate_are_served(mutual, root, client_files):
 
 
 def test_metrics_speak_tls_too(served, root):
-    served.wait_log("Started Metrics Service at ")
     served.wait_log("Started Metrics Service at ")    # HTTP's port is open before
     port = re.search(r"Started Metrics Service at \S+:(\d+)", served.log())[1]
     code, out, err = curl(root, "-f", f"https://localhost:{port}/metrics")
