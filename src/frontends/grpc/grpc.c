@@ -15,9 +15,9 @@
 #include "core/server/server.h"
 #include "frontends/grpc/call.h"
 #include "frontends/ops/errors.h"
-#include "frontends/serve/service_options.h"
 #include "frontends/serve/server_loops.h"
 #include "frontends/serve/service_metrics.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/serve/service_tls.h"
 
 struct conch_grpc {

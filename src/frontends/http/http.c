@@ -14,15 +14,16 @@
 #include "frontends/http/client.h"
 #include "frontends/http/deadline.h"
 #include "frontends/http/dialect.h"
+#include "frontends/http/handlers.h"
 #include "frontends/http/head_reading.h"
 #include "frontends/http/infer.h"
-#include "frontends/http/handlers.h"
-#include "frontends/http/route.h"
+#include "frontends/http/load_metrics.h"
 #include "frontends/http/reply.h"
+#include "frontends/http/route.h"
 #include "frontends/net/server.h"
-#include "frontends/serve/service_options.h"
 #include "frontends/serve/server_loops.h"
 #include "frontends/serve/service_metrics.h"
+#include "frontends/serve/service_options.h"
 #include "frontends/serve/service_tls.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
@@ -70,9 +71,7 @@ static void read_generate_headers(void *note, const struct http_head *head)
     struct span form = head_find(head, name, sizeof(name) - 1);
     if (LIKELY(!form.at))
         return;
-    r->load_metrics = span_is(form, "json")   ? LOAD_METRICS_JSON
-                      : span_is(form, "text") ? LOAD_METRICS_TEXT
-                                              : LOAD_METRICS_NONE;
+    r->load_metrics = load_metrics_form_of(form.at, form.length);
 }
 
 void read_binary_type(void *note, const struct http_head *head, const char *binary_type)

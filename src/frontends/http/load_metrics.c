@@ -62,6 +62,18 @@ static void print_text_load(struct buf *b, double used, uint64_t capacity)
              used, (unsigned long long)capacity);
 }
 
+static bool is_text(const char *text, size_t length, const char *wanted)
+{
+    return length == strlen(wanted) && memcmp(text, wanted, length) == 0;
+}
+
+enum load_metrics_form load_metrics_form_of(const char *name, size_t length)
+{
+    return is_text(name, length, "json")   ? LOAD_METRICS_JSON
+           : is_text(name, length, "text") ? LOAD_METRICS_TEXT
+                                           : LOAD_METRICS_NONE;
+}
+
 size_t load_metrics_header(enum load_metrics_form form, char text[LOAD_METRICS_BYTES])
 {
     struct block_metrics m = {{NULL}, {0}};

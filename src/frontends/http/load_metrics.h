@@ -12,6 +12,9 @@
 
 enum { LOAD_METRICS_BYTES = 256 };
 
+/* load_metrics_form_of - the form that a client has named; the letters' case counts. */
+enum load_metrics_form load_metrics_form_of(const char *name, size_t length);
+
 /*
  * load_metrics_header - prints the header with its CR LF. Returns its length; 0 when none is
  * wanted, or no backend has set all of the metric's values.
