@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs as their best classes, over HTTP and gRPC, by hand and by Triton's clients. Both servers answer the same."""
 
+import asyncio
 import math
 import queue
 import struct
@@ -8,7 +9,9 @@ import struct
 import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
+import tritonclient.grpc.aio as grpc_aio
 import tritonclient.http as http_client
+import tritonclient.http.aio as http_aio
 from tritonclient.utils import InferenceServerException
 
 import repository
@@ -293,6 +296,22 @@ def test_more_than_a_million_elements_are_refused(conch):
             assert ask(protocol, "any_uint8", np.zeros(1000000), 1, "UINT8") == ([1], ["0:0"])
             with pytest.raises(InferenceServerException, match="classification output tensor too large"):
                 ask(protocol, "any_uint8", np.zeros(1000001), 1, "UINT8")
+
+
+def test_the_clients_of_asyncio_get_classes(served):
+    async def ask_all(module, outputs, url):
+        async with module.InferenceServerClient(url) as client:
+            def infer(best):
+                values = np.zeros(5, np.float32)
+                values[best] = 1
+                given = outputs.InferInput("INPUT0", [5], "FP32")
+                given.set_data_from_numpy(values)
+                return client.infer("labelled", [given], outputs=[outputs.InferRequestedOutput("OUTPUT0", class_count=1)])
+            answers = await asyncio.gather(*map(infer, range(5)))
+            return [answer.as_numpy("OUTPUT0")[0].decode() for answer in answers]
+    expected = ["1.000000:0:cat", "1.000000:1:dog", "1.000000:2", "1.000000:3:a:b", "1.000000:4:ö"]
+    assert asyncio.run(ask_all(http_aio, http_client, served.url)) == expected
+    assert asyncio.run(ask_all(grpc_aio, grpc_client, served.grpc_url)) == expected
 
 
 def test_a_remembered_request_keeps_its_classes(conch):
