@@ -183,6 +183,22 @@ def test_perf_analyzer_measures_over_grpc(tmp_path, models, way):
 
 
 @needs_perf_analyzer
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_perf_analyzer_measures_with_shared_memory(tmp_path, models, protocol):
+    """It registers a region for its inputs and one for each output, and unregisters all at its end."""
+    repository.write_identity(models, "id", [("INT32", [16])], max_batch_size=8, execute_delay_ms=5)
+    with servers.Server(models, flags=["--allow-client-shm=true"], grpc=True) as server:
+        options = ["-m", "id", "--shared-memory", "system", "--output-shared-memory-size", "4096"]
+        if protocol == "http":
+            assert_counts(analyze(tmp_path, "-u", server.url, "-i", "http", "--request-count", 200, *options), 200)
+        else:
+            analyze_by_grpc(tmp_path, server, "--concurrency-range", "4", "--async", *options)
+        (one,) = ask(server, "GET", "/v2/models/id/stats").json()["model_stats"]
+        assert one["inference_count"] > 0 and one["inference_stats"]["fail"]["count"] == 0
+        assert ask(server, "GET", "/v2/systemsharedmemory/status").json() == []
+
+
+@needs_perf_analyzer
 def test_perf_analyzer_measures_decoupled_responses(tmp_path, models):
     config = 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n'
     config += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("input", "DELAY", "UINT32", [-1])
