@@ -213,7 +213,6 @@ static struct status *take_binary(struct parse *p, struct input *in, const struc
 static struct status *take_region(struct parse *p, const struct input_made *made,
                                   const struct region_text *text)
 {
-    p->plain = false;
     return tensor_regions_add_input(&p->call->regions, p->r, made->in, &text->part,
                                     &p->call->blocks);
 }
@@ -310,9 +309,10 @@ static struct status *parse_input(struct parse *p, struct json *j)
         opened = open_input(p, &text, &made);
     if (!st)
         st = TAKE(opened);
+    if (!st && (text.has_size || text.region.has_name) && p->n_seen_inputs < MEMO_TENSORS)
+        p->seen_inputs[p->n_seen_inputs++] =
+            (struct seen_tensor){text.name, text.region.has_name, text.region.part};
     if (!st && text.has_size) {
-        if (p->n_seen_inputs < MEMO_TENSORS)
-            p->seen_inputs[p->n_seen_inputs++] = text.name;
         st = take_binary(p, made.in, &text);
     } else if (!st && text.region.has_any && (st = check_region_text(&text.region))) {
         /* An offset or size that cannot be read counts even without a region, as in the reference.

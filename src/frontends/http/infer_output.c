@@ -8,7 +8,7 @@
 #include "core/model/model.h"
 
 struct status *add_requested_output(struct parse *p, struct output_form form,
-                                    const struct region_text *region)
+                                    const struct region_part *part)
 {
     struct http_call *call = p->call;
     struct requested_output *outputs =
@@ -22,10 +22,7 @@ struct status *add_requested_output(struct parse *p, struct output_form form,
     outputs[call->n_requested_outputs++] = (struct requested_output){name, form};
     if (form.n_classes > 0)
         return classification_add(&call->classes, p->r, index, form.n_classes);
-    if (LIKELY(!region))
-        return NULL;
-    p->plain = false;
-    return tensor_regions_add_output(&call->regions, p->r, name, &region->part);
+    return part ? tensor_regions_add_output(&call->regions, p->r, name, part) : NULL;
 }
 
 /* Reads an output's parameters. */
@@ -119,8 +116,9 @@ static struct status *parse_output(struct parse *p, struct json *j)
     }
     st = request_add_output(p->r, name.at, name.length);
     if (!st && p->n_seen_outputs < MEMO_TENSORS)
-        p->seen_outputs[p->n_seen_outputs++] = name;
-    return st ? st : add_requested_output(p, form, region.has_name ? &region : NULL);
+        p->seen_outputs[p->n_seen_outputs++] =
+            (struct seen_tensor){name, region.has_name, region.part};
+    return st ? st : add_requested_output(p, form, region.has_name ? &region.part : NULL);
 }
 
 struct status *parse_outputs(struct parse *p, struct json *j)

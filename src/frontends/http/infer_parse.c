@@ -315,6 +315,40 @@ static bool find_name_in(const char *text, size_t length, struct json_str name,
     return true;
 }
 
+static bool keep_region(struct memo_region *kept, const char *text, size_t length,
+                        const struct seen_tensor *seen)
+{
+    struct json_str name = {seen->part.name, seen->part.name_length};
+    kept->is_set = seen->is_in_region;
+    kept->offset = seen->part.offset;
+    kept->size_bytes = seen->part.size_bytes;
+    return !kept->is_set || find_name_in(text, length, name, &kept->name, &kept->name_length);
+}
+
+static bool keep_input(struct memo_slot *slot, const char *text, size_t length,
+                       const struct input *in, const struct seen_tensor *seen)
+{
+    struct memo_input *kept = &slot->inputs[slot->n_inputs++];
+    if (in->n_dims > MEMO_DIMS ||
+        !find_name_in(text, length, seen->name, &kept->name, &kept->name_length))
+        return false;
+    kept->n_dims = (uint16_t)in->n_dims;
+    kept->dtype = in->dtype;
+    kept->binary_bytes = seen->is_in_region ? 0 : in->size_bytes;
+    memcpy(kept->dims, in->shape, in->n_dims * sizeof(*kept->dims));
+    slot->tail_bytes += kept->binary_bytes;
+    return keep_region(&kept->region, text, length, seen);
+}
+
+static bool keep_output(struct memo_slot *slot, const char *text, size_t length,
+                        struct output_form form, const struct seen_tensor *seen)
+{
+    struct memo_output *kept = &slot->outputs[slot->n_outputs++];
+    kept->form = form;
+    return find_name_in(text, length, seen->name, &kept->name, &kept->name_length) &&
+           keep_region(&kept->region, text, length, seen);
+}
+
 static void remember_text(struct parse *p, const char *text, size_t length)
 {
     const struct request *r = p->r;
@@ -324,29 +358,52 @@ static void remember_text(struct parse *p, const char *text, size_t length)
     struct memo_slot *slot = memo_begin(&call_ctx(p->x)->memo, length);
     if (!slot)
         return;
-    slot->n_inputs = r->maker.n_inputs;
-    slot->n_outputs = r->maker.n_outputs;
+    slot->n_inputs = slot->n_outputs = 0;
     slot->binary_default = p->call->binary_default;
     slot->tail_bytes = 0;
     for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
-        const struct input *in = r->maker.inputs[i];
-        struct memo_input *kept = &slot->inputs[i];
-        if (in->n_dims > MEMO_DIMS ||
-            !find_name_in(text, length, p->seen_inputs[i], &kept->name, &kept->name_length))
+        if (!keep_input(slot, text, length, r->maker.inputs[i], &p->seen_inputs[i]))
             return;
-        kept->n_dims = (uint16_t)in->n_dims;
-        kept->dtype = in->dtype;
-        kept->binary_bytes = in->size_bytes;
-        memcpy(kept->dims, in->shape, in->n_dims * sizeof(*kept->dims));
-        slot->tail_bytes += in->size_bytes;
     }
     for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
-        struct memo_output *kept = &slot->outputs[i];
-        if (!find_name_in(text, length, p->seen_outputs[i], &kept->name, &kept->name_length))
+        struct output_form form = p->call->requested_outputs[i].form;
+        if (!keep_output(slot, text, length, form, &p->seen_outputs[i]))
             return;
-        kept->form = p->call->requested_outputs[i].form;
     }
     memo_keep(slot, text, length);
+}
+
+static struct region_part part_of(const struct memo_slot *slot, const struct memo_region *kept)
+{
+    return (struct region_part){.name = slot->text + kept->name,
+                                .name_length = kept->name_length,
+                                .offset = kept->offset,
+                                .size_bytes = kept->size_bytes};
+}
+
+static struct status *replay_input(struct parse *p, const struct memo_slot *slot,
+                                   const struct memo_input *kept)
+{
+    struct input *in;
+    struct status *st = request_add_input(p->r, slot->text + kept->name, kept->name_length,
+                                          kept->dtype, kept->dims, kept->n_dims, &in);
+    if (st)
+        return st;
+    if (UNLIKELY(kept->region.is_set)) {
+        struct region_part part = part_of(slot, &kept->region);
+        return tensor_regions_add_input(&p->call->regions, p->r, in, &part, &p->call->blocks);
+    }
+    st = add_data(p, in, p->tail, kept->binary_bytes);
+    p->tail += kept->binary_bytes;
+    return st;
+}
+
+static struct status *replay_output(struct parse *p, const struct memo_slot *slot,
+                                    const struct memo_output *kept)
+{
+    struct region_part part = part_of(slot, &kept->region);
+    struct status *st = request_add_output(p->r, slot->text + kept->name, kept->name_length);
+    return st ? st : add_requested_output(p, kept->form, kept->region.is_set ? &part : NULL);
 }
 
 /* Makes the request that the text gave before, with this body's data. */
@@ -354,22 +411,10 @@ static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
 {
     struct status *st = NULL;
     p->call->binary_default = slot->binary_default;
-    for (uint32_t i = 0; !st && i < slot->n_inputs; i++) {
-        const struct memo_input *kept = &slot->inputs[i];
-        struct input *in;
-        st = request_add_input(p->r, slot->text + kept->name, kept->name_length, kept->dtype,
-                               kept->dims, kept->n_dims, &in);
-        if (st)
-            break;
-        st = add_data(p, in, p->tail, kept->binary_bytes);
-        p->tail += kept->binary_bytes;
-    }
-    for (uint32_t i = 0; !st && i < slot->n_outputs; i++) {
-        const struct memo_output *kept = &slot->outputs[i];
-        st = request_add_output(p->r, slot->text + kept->name, kept->name_length);
-        if (!st)
-            st = add_requested_output(p, kept->form, NULL);
-    }
+    for (uint32_t i = 0; !st && i < slot->n_inputs; i++)
+        st = replay_input(p, slot, &slot->inputs[i]);
+    for (uint32_t i = 0; !st && i < slot->n_outputs; i++)
+        st = replay_output(p, slot, &slot->outputs[i]);
     return st;
 }
 

@@ -208,7 +208,7 @@ static struct status *print_data(struct print *p, const struct output *out)
 
 static void add_binary_piece(struct print *p, const struct output *out)
 {
-    if (out->size_bytes > 0)
+    if (out->size_bytes > 0 && !tensor_regions_holds(out))
         p->pieces[p->n_pieces++] = (struct iovec){out->base, out->size_bytes};
 }
 
@@ -284,10 +284,12 @@ static char *keep_text(struct print *p, size_t size)
     return p->call->json_taken;
 }
 
-static bool is_all_binary(const struct http_call *call, const struct response *resp)
+/* Whether the text has no values of outputs: all are binary, or lie in regions. */
+static bool is_without_values(const struct http_call *call, const struct response *resp)
 {
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
-        if (!wants_binary(call, resp->outputs[i]->name))
+        const struct output *out = resp->outputs[i];
+        if (!tensor_regions_holds(out) && !wants_binary(call, out->name))
             return false;
     }
     return true;
@@ -300,7 +302,7 @@ static struct status *make_reply_text(struct print *p, struct response *resp, ch
 {
     struct http_ctx *ctx = call_ctx(p->x);
     const struct request *r = &p->call->request;
-    bool plain = !r->maker.id[0] && is_all_binary(p->call, resp);
+    bool plain = !r->maker.id[0] && is_without_values(p->call, resp);
     const struct memo_reply *kept = plain ? memo_find_reply(&ctx->memo, r->model, resp) : NULL;
     if (kept) {
         for (uint32_t i = 0; i < resp->n_outputs; i++)

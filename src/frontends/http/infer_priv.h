@@ -9,6 +9,13 @@
 #include "base/json.h"
 #include "frontends/http/infer.h"
 
+/* What the text says of a tensor; the names are in the text, if they have no escapes. */
+struct seen_tensor {
+    struct json_str name;
+    bool is_in_region;
+    struct region_part part;
+};
+
 struct parse {
     struct exchange *x;
     struct http_call *call;
@@ -17,10 +24,10 @@ struct parse {
     const char *tail; /* binary data that no input has taken yet */
     size_t tail_bytes;
 
-    /* For memo.h: whether all tensors so far are binary, and their names in the text. */
+    /* For memo.h: whether all tensors so far are binary or in regions, and the first of them. */
     bool plain;
     uint32_t n_seen_inputs, n_seen_outputs;
-    struct json_str seen_inputs[MEMO_TENSORS], seen_outputs[MEMO_TENSORS];
+    struct seen_tensor seen_inputs[MEMO_TENSORS], seen_outputs[MEMO_TENSORS];
 };
 
 /*
@@ -66,10 +73,10 @@ NODISCARD struct status *check_region_text(const struct region_text *t);
 /* add_data - appends bytes to the data of an input; they are not copied. */
 NODISCARD struct status *add_data(struct parse *p, struct input *in, const void *base,
                                   size_t n_bytes);
-/* add_requested_output - sets the form of the output that was added last. `region` names the shared
+/* add_requested_output - sets the form of the output that was added last. `part` is the shared
  * memory in which it is to lie; NULL: none. */
 NODISCARD struct status *add_requested_output(struct parse *p, struct output_form form,
-                                              const struct region_text *region);
+                                              const struct region_part *part);
 
 /* infer_read_values - reads an array of numbers or booleans, flat or nested, of at most max values.
  */

@@ -10,6 +10,7 @@
 
 #include "core/model/model.h"
 #include "core/request/response.h"
+#include "frontends/ops/tensor_regions.h"
 
 const struct memo_slot *memo_find(const struct memo *m, const char *text, size_t length)
 {
@@ -42,7 +43,7 @@ static size_t slot_of(const struct model *model)
 static bool is_same(const struct memo_printed *kept, const struct output *out)
 {
     if (kept->size_bytes != out->size_bytes || kept->dtype != out->dtype ||
-        kept->n_dims != out->n_dims)
+        kept->n_dims != out->n_dims || kept->is_in_region != tensor_regions_holds(out))
         return false;
     for (uint32_t i = 0; i < out->n_dims; i++) {
         if (kept->dims[i] != out->shape[i])
@@ -78,6 +79,7 @@ static bool copy_name(char *to, size_t n_bytes, const char *name)
 static bool copy_output(struct memo_printed *kept, const struct output *out)
 {
     kept->dtype = out->dtype;
+    kept->is_in_region = tensor_regions_holds(out);
     kept->n_dims = out->n_dims;
     kept->size_bytes = out->size_bytes;
     if (out->n_dims > MEMO_DIMS || !copy_name(kept->name, sizeof(kept->name), out->name))

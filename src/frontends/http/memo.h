@@ -5,12 +5,13 @@
  * Requests. A client that sends binary tensors repeats the same JSON in front of them, request
  * after request: the same names, types, shapes and sizes. The result of parsing is kept under the
  * text, so that a comparison replaces the parsing (4.4 of 15.4 thousand instructions of a small
- * request). Only JSON without values of its own qualifies: every tensor binary, no id, no
- * parameters but binary_data_output. The result then depends on nothing but the text.
+ * request). Only JSON without values of its own qualifies: every tensor binary or in a region of
+ * shared memory, no id, no parameters but binary_data_output. The result then depends on nothing
+ * but the text. Regions are looked up by their names, and checked, at each request.
  *
- * Replies. The JSON of a reply whose outputs are all binary describes the outputs and has none of
- * their values. Printing it takes 0.9 of 6.7 thousand instructions. The text is kept, together with
- * everything that it depends on, which is compared.
+ * Replies. The JSON of a reply whose outputs are all binary, or in regions, describes the outputs
+ * and has none of their values. Printing it takes 0.9 of 6.7 thousand instructions. The text is
+ * kept, together with everything that it depends on, which is compared.
  *
  * Thread: the loop's; each loop has a memo of its own.
  */
@@ -38,11 +39,19 @@ struct http_call;
 struct model;
 struct response;
 
+/* A part of a region of shared memory, as the text names it. */
+struct memo_region {
+    uint16_t name, name_length; /* offsets in the text */
+    bool is_set;                /* false: none */
+    uint64_t offset, size_bytes;
+};
+
 struct memo_input {
     uint16_t name, name_length; /* offsets in the text */
     uint16_t n_dims;
     enum dtype dtype;
-    size_t binary_bytes;
+    size_t binary_bytes;       /* behind the text */
+    struct memo_region region; /* or there */
     int64_t dims[MEMO_DIMS];
 };
 
@@ -55,6 +64,7 @@ struct output_form {
 struct memo_output {
     uint16_t name, name_length; /* offsets in the text */
     struct output_form form;
+    struct memo_region region; /* where it is to lie, unless in the reply */
 };
 
 struct memo_slot {
@@ -70,6 +80,7 @@ struct memo_slot {
 struct memo_printed {
     char name[MEMO_NAME];
     enum dtype dtype;
+    bool is_in_region;
     uint32_t n_dims;
     size_t size_bytes;
     int64_t dims[MEMO_DIMS];
@@ -102,7 +113,7 @@ void memo_keep(struct memo_slot *slot, const char *text, size_t length);
 
 /*
  * memo_find_reply - the text that was printed for an equal response, or NULL. To be called only
- * when all outputs are requested as binary and the request has no id.
+ * when all outputs are requested as binary, or lie in regions, and the request has no id.
  */
 const struct memo_reply *memo_find_reply(const struct memo *m, const struct model *model,
                                          const struct response *resp);
