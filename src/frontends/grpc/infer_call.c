@@ -31,12 +31,14 @@
 #include "frontends/ops/answer.h"
 #include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
+#include "frontends/ops/region_copy.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/ops/tensor_regions.h"
 
 struct infer_part {
     bool has_request;      /* `request` is initialised */
     bool with_core;        /* server_infer() took it */
+    bool is_copying;       /* a helper copies its tensors, before that */
     bool is_finished;      /* … and its final response has come to the loop */
     bool is_closed;        /* the answer was sent or dropped */
     char *block;           /* of the client's message */
@@ -196,7 +198,7 @@ static const struct request_ops region_ops = {
 static void begin_infer(struct grpc_call *c)
 {
     struct infer_part *p = infer_part_of(c);
-    p->has_request = p->with_core = p->is_finished = p->is_closed = false;
+    p->has_request = p->with_core = p->is_copying = p->is_finished = p->is_closed = false;
     p->block = NULL;
     p->begun_ns = c->ctx->loop->now_ns;
     p->traced = NULL;
@@ -267,6 +269,38 @@ static struct status *start_infer(struct grpc_call *c)
     return st;
 }
 
+/* Hands the request, whose inputs are complete, to the core. */
+static void give_to_core(struct grpc_call *c)
+{
+    struct infer_part *p = infer_part_of(c);
+    call_ref(c);         /* the final response's */
+    p->with_core = true; /* set before the call, which may answer before it returns */
+    struct status *st = start_infer(c);
+    if (!st)
+        return;
+    p->with_core = false;
+    call_unref(c);
+    call_fail(c, st);
+}
+
+/* A helper has copied the tensors. The call may be over. */
+static void on_copied(struct tensor_regions *t, struct status *st)
+{
+    struct infer_part *p = CONTAINER_OF(t, struct infer_part, regions);
+    struct grpc_call *c = grpc_call_of(p);
+    bool was_closed = p->is_closed;
+    p->is_copying = false;
+    if (c->has_ended)
+        status_free(st);
+    else if (st)
+        call_fail(c, st);
+    else
+        give_to_core(c);
+    if (was_closed)
+        drop_answer(p);
+    call_unref(c);
+}
+
 static void take_infer_message(struct grpc_call *c, char *block, const char *bytes, size_t n_bytes)
 {
     struct infer_part *p = infer_part_of(c);
@@ -278,16 +312,15 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
     arena_init(&arena, memory, sizeof(memory), GRPC_VIEW_BYTES, c->ctx->env->net.pool, NULL);
     struct status *st = decode_message(c, bytes, n_bytes, &arena);
     arena_reset(&arena);
-    if (!st) {
-        call_ref(c);         /* the final response's */
-        p->with_core = true; /* set before the call, which may answer before it returns */
-        st = start_infer(c);
-        if (!st)
-            return;
-        p->with_core = false;
-        call_unref(c);
+    if (!st && UNLIKELY(!region_copy_begin(&p->regions, &p->request, c->ctx->settings->server,
+                                           c->ctx->loop, on_copied, &st))) {
+        p->is_copying = true;
+        call_ref(c); /* on_copied()'s */
+    } else if (st) {
+        call_fail(c, st);
+    } else {
+        give_to_core(c);
     }
-    call_fail(c, st);
 }
 
 static void cancel_infer(struct grpc_call *c)
@@ -305,7 +338,7 @@ static void close_infer(struct grpc_call *c)
         stamp_infer(c, STAMP_GRPC_SEND_END);
         traced_end(TAKE(p->traced));
     }
-    if (!p->with_core || p->is_finished)
+    if (!p->is_copying && (!p->with_core || p->is_finished))
         drop_answer(p);
 }
 

@@ -40,6 +40,7 @@
 #include "frontends/ops/ops.h"
 #include "frontends/ops/response_inbox.h"
 #include "frontends/ops/tensor_blocks.h"
+#include "frontends/ops/region_copy.h"
 #include "frontends/ops/tensor_regions.h"
 
 enum {
@@ -75,6 +76,7 @@ struct stream_part {
     bool is_half_closed;    /* the client has closed its sending side */
     uint64_t waits_ns;      /* since when the next message is waited for: a loop's iteration */
     bool ends_at_error;     /* the metadata triton_grpc_error */
+    bool is_copying;        /* a helper copies tensors of the last request; none begins behind it */
 };
 
 /* A request of the stream. */
@@ -567,8 +569,8 @@ static void queue_early_error(struct grpc_call *c, const char *id, struct status
 static bool may_begin_streamed(struct grpc_call *c)
 {
     const struct stream_part *p = stream_part_of(c);
-    if (p->n_open >= MAX_REQUESTS || p->kept_bytes >= MAX_KEPT_BYTES)
-        return false; /* until a request ends */
+    if (p->n_open >= MAX_REQUESTS || p->kept_bytes >= MAX_KEPT_BYTES || p->is_copying)
+        return false; /* until a request ends, or its tensors are there */
     if (p->n_sent < MAX_SENT)
         return true;
     http2_stream_await_room(c->stream);
@@ -705,6 +707,39 @@ static struct status *start_streamed(struct grpc_call *c, struct streamed *r)
     return st;
 }
 
+/* Answers a request, the last one, which the core has not taken. The error is taken. */
+static void refuse_streamed(struct grpc_call *c, struct streamed *r, struct status *st)
+{
+    AUTO(buf) id = BUF_INIT(SIZE_MAX);
+    bool at_once = r->is_decoupled;
+    buf_adds(&id, r->request.maker.id);
+    end_streamed(r);
+    if (at_once)
+        send_early_error(c, buf_text(&id), st);
+    else
+        queue_early_error(c, buf_text(&id), st);
+}
+
+/* A helper has copied the tensors of the last request. The call may be over. */
+static void on_copied(struct tensor_regions *t, struct status *st)
+{
+    struct streamed *r = CONTAINER_OF(t, struct streamed, regions);
+    struct grpc_call *c = r->call;
+    stream_part_of(c)->is_copying = false;
+    if (is_over(c)) {
+        status_free(st);
+        end_streamed(r);
+    } else {
+        if (!st)
+            st = start_streamed(c, r);
+        if (st)
+            refuse_streamed(c, r, st);
+    }
+    finish_if_over(c);
+    call_resume(c);
+    call_unref(c);
+}
+
 /* The message as a request. While the service stops only sequences that have begun go on. */
 static struct status *fill_streamed(struct grpc_call *c, const struct infer_message *m,
                                     struct streamed *r)
@@ -725,7 +760,13 @@ static struct status *fill_streamed(struct grpc_call *c, const struct infer_mess
         return status_no_memory();
     if (c->ctx->env->net.draining && !request_names_sequence(&r->request))
         return status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
-    return start_streamed(c, r);
+    if (UNLIKELY(!region_copy_begin(&r->regions, &r->request, c->ctx->settings->server,
+                                    c->ctx->loop, on_copied, &st))) {
+        stream_part_of(c)->is_copying = true;
+        call_ref(c); /* on_copied()'s */
+        return NULL;
+    }
+    return st ? st : start_streamed(c, r);
 }
 
 static struct status *submit_message(struct grpc_call *c, struct taken *t)

@@ -100,6 +100,7 @@ struct http_call {
     uint8_t load_metrics;          /* enum load_metrics_form */
     bool begun;                    /* `request` is initialised */
     bool with_core;                /* server_infer() took it */
+    bool is_copying;               /* a helper copies its tensors, before that */
     bool is_answered;              /* … and its final response has come to the loop */
     bool is_closed;                /* on_end was called before that */
     bool binary_default;

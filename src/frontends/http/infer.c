@@ -30,6 +30,7 @@
 #include "core/request/response.h"
 #include "core/server/server.h"
 #include "frontends/ops/loop_share.h"
+#include "frontends/ops/region_copy.h"
 
 static struct exchange *exchange_of(struct request *r)
 {
@@ -204,7 +205,7 @@ void infer_begin(struct exchange *x, struct model *model, const struct infer_kin
 
     call->kind = kind;
     call->begun = true;
-    call->with_core = call->is_answered = call->is_closed = false;
+    call->with_core = call->is_copying = call->is_answered = call->is_closed = false;
     call->binary_default = false;
     call->traced = NULL;
     call->n_requested_outputs = call->requested_capacity = 0;
@@ -272,13 +273,10 @@ static struct status *parse_body(struct exchange *x, const char **ret_type)
     return st;
 }
 
-void infer_start(struct exchange *x, struct model *model, const struct infer_kind *kind)
+/* Hands the request, whose inputs are complete, to the core. st: the error of the copies, taken. */
+static void give_to_core(struct exchange *x, struct status *st)
 {
     struct http_call *call = exchange_part(x);
-    const char *type = content_json;
-
-    infer_begin(x, model, kind);
-    struct status *st = parse_body(x, &type);
     if (!st) {
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
@@ -291,7 +289,41 @@ void infer_start(struct exchange *x, struct model *model, const struct infer_kin
         call->with_core = false;
         refuse_trace(call);
     }
-    reply_status(x, st, type);
+    reply_status(x, st, content_json);
+}
+
+/* A helper has copied the tensors. Meanwhile the client may have gone, or have been answered. */
+static void on_copied(struct tensor_regions *t, struct status *st)
+{
+    struct http_call *call = CONTAINER_OF(t, struct http_call, regions);
+    struct exchange *x = exchange_of_part(call);
+    call->is_copying = false;
+    if (UNLIKELY(x->stage != EXCHANGE_HANDLING)) { /* the deadline has passed */
+        status_free(st);
+        if (call->is_closed)
+            drop_request(call);
+        return;
+    }
+    if (!st && call->is_gone)
+        st = status_new(STATUS_CANCELLED, "the request is over");
+    give_to_core(x, st);
+}
+
+void infer_start(struct exchange *x, struct model *model, const struct infer_kind *kind)
+{
+    struct http_call *call = exchange_part(x);
+    const char *type = content_json;
+
+    infer_begin(x, model, kind);
+    struct status *st = parse_body(x, &type);
+    if (st)
+        reply_status(x, st, type);
+    else if (UNLIKELY(!region_copy_begin(&call->regions, &call->request,
+                                         call_ctx(x)->settings->server, x->env->net.loop, on_copied,
+                                         &st)))
+        call->is_copying = true;
+    else
+        give_to_core(x, st);
 }
 
 static void on_body_unpacked(struct exchange *x, struct model *model, struct status *st)
@@ -351,8 +383,8 @@ void infer_end(struct exchange *x)
     deadline_end(x);
     if (UNLIKELY(call->events != NULL))
         call->kind->end(x);
-    if (UNLIKELY(call->with_core && !call->is_answered))
-        call->is_closed = true; /* reply_with_response() follows */
+    if (UNLIKELY(call->is_copying || (call->with_core && !call->is_answered)))
+        call->is_closed = true; /* on_copied() or reply_with_response() follows */
     else
         drop_request(call);
 }

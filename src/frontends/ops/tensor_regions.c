@@ -45,6 +45,7 @@ static struct status *add_use(struct tensor_regions *t, struct request *r,
     }
     u->size_bytes = part->size_bytes;
     u->output = NULL;
+    u->copy = NULL;
     u->next = t->first;
     t->first = *ret = u;
     return NULL;
@@ -52,15 +53,32 @@ static struct status *add_use(struct tensor_regions *t, struct request *r,
 
 /* Lengths of strings are checked once and read again by backends: the client must not reach them.
  */
-static struct status *copy_strings(struct request *r, struct tensor_blocks *blocks,
-                                   const struct region_use *u, const void **ret_base)
+static struct status *plan_copy(struct tensor_regions *t, struct request *r,
+                                struct tensor_blocks *blocks, struct region_use *u,
+                                const void **ret_base)
 {
     char *copy = tensor_blocks_add(blocks, r->pool, u->size_bytes, r->model->owner);
     if (!copy)
         return status_no_memory();
-    memcpy(copy, u->base, u->size_bytes);
+    u->copy = copy;
+    t->copy_bytes += u->size_bytes; /* no overflow: the regions are mapped, each input has memory */
     *ret_base = copy;
-    return region_check(u->region);
+    return NULL;
+}
+
+struct status *tensor_regions_copy(struct tensor_regions *t)
+{
+    t->copy_bytes = 0;
+    for (struct region_use *u = t->first; u; u = u->next) {
+        if (!u->copy)
+            continue;
+        memcpy(u->copy, u->base, u->size_bytes);
+        u->copy = NULL;
+        struct status *st = region_check(u->region);
+        if (st)
+            return st;
+    }
+    return NULL;
 }
 
 struct status *tensor_regions_add_input(struct tensor_regions *t, struct request *r,
@@ -73,7 +91,7 @@ struct status *tensor_regions_add_input(struct tensor_regions *t, struct request
         return st;
     struct tensor_buffer data = {.base = u->base, .size_bytes = u->size_bytes};
     if (in->dtype == DTYPE_BYTES)
-        st = copy_strings(r, blocks, u, &data.base);
+        st = plan_copy(t, r, blocks, u, &data.base);
     return st ? st : request_add_data(r, in, &data);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tensors of one inference that lie in regions of the client's (shm/region.h): inputs, which
- * are used where they lie, and outputs, which the backend writes there. Strings are copied first,
- * since the client could change their lengths after the check.
+ * are used where they lie, and outputs, which the backend writes there. Strings are copied before
+ * the core gets the request (region_copy.h), since the client could change their lengths after the
+ * check.
  *
  * Each entry has a reference to its region. A few lie in the struct itself, further ones in blocks
  * of the request's pool. Thread: one at a time.
@@ -28,6 +29,7 @@ struct region_use {
     char *base;
     size_t size_bytes;
     const char *output; /* its name; NULL: an input */
+    char *copy;         /* the block into which the input is still to be copied; NULL: none */
 };
 
 enum { TENSOR_REGIONS_OWN = 4 };
@@ -37,6 +39,7 @@ struct tensor_regions {
     struct region_use *first; /* NULL: none */
     uint32_t n_own;           /* of those in `own` that are in use */
     bool has_outputs;
+    size_t copy_bytes; /* of all inputs that are still to be copied */
     struct region_use own[TENSOR_REGIONS_OWN];
 };
 
@@ -47,6 +50,7 @@ static inline void tensor_regions_init(struct tensor_regions *t, struct regions 
     t->first = NULL;
     t->n_own = 0;
     t->has_outputs = false;
+    t->copy_bytes = 0;
 }
 
 /* A part of a region, as a request names it. */
@@ -57,14 +61,23 @@ struct region_part {
 };
 
 /*
- * tensor_regions_add_input - appends the part to the data of an input.
+ * tensor_regions_add_input - appends the part to the data of an input. The bytes of strings are
+ * there only after tensor_regions_copy().
  *
- * @blocks  gets a copy of strings
+ * @blocks  gets the memory for a copy of strings
  * Errors: those of regions_use(); STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *tensor_regions_add_input(struct tensor_regions *t, struct request *r,
                                                   struct input *in, const struct region_part *part,
                                                   struct tensor_blocks *blocks);
+
+/*
+ * tensor_regions_copy - copies the strings. To be called before the core gets the request, by
+ * region_copy.c. Thread: any; takes as long as the copies.
+ *
+ * Errors: STATUS_INTERNAL  as region_check()
+ */
+NODISCARD struct status *tensor_regions_copy(struct tensor_regions *t);
 
 /*
  * tensor_regions_add_output - has that output written there.
