@@ -41,8 +41,7 @@ static bool take(size_t n_bytes)
     return stream_flow_take(&flow, &loop, n_bytes, false);
 }
 
-/* ---- A thread that takes, and may wait --------------------------------------------------------
- */
+/* ---- A thread that takes, and may wait ------------------------------------------------------- */
 
 static pthread_t taker;
 static bool was_wanted;
@@ -65,8 +64,7 @@ static bool end_take(void)
     return was_wanted;
 }
 
-/* ---- The tests --------------------------------------------------------------------------------
- */
+/* ---- The tests ------------------------------------------------------------------------------- */
 
 static void a_full_flow_has_room_when_half_has_left(void **state)
 {
