@@ -192,7 +192,7 @@ def test_categories_are_restricted_here_too(tmp_path):
         text = "This API is restricted, expecting header 'key'"
         assert endpoint.error("GET", "/health") == (403, text)
         assert endpoint.error("POST", PREDICT, REQUEST) == (403, text)
-        paths = [to for to, _ in REACHED if to != "metrics"] + ["v2/models/default/infer", "v2/repository/models/default/unload"]
+        paths = [to for to, _ in REACHED] + ["v2/models/default/infer", "v2/repository/models/default/unload"]
         for path in paths:
             assert endpoint.error("POST", PREDICT, REQUEST, X_Vertex_Ai_Triton_Redirect=path) == (403, text), path
         assert endpoint.ask("GET", "/health", key="secret") == EMPTY

@@ -93,8 +93,9 @@ static const struct route health_route = {METHOD_GET,   "",    meta_ready, OPS_A
                                           content_text, false, NULL};
 static const struct route predict_route = {
     METHOD_POST, "", ask_default_model, OPS_API_INFERENCE, content_text, true, read_vertex_headers};
-static const struct route metrics_redirect = {METHOD_POST,  "metrics", reply_metrics, OPS_API_OPEN,
-                                              content_text, false,     NULL};
+/* The page tells what the statistics of all models tell, so who may not read these gets neither. */
+static const struct route metrics_redirect = {
+    METHOD_POST, "metrics", reply_metrics, OPS_API_STATISTICS, content_text, false, NULL};
 /* A redirection by another method than POST; the method is the request's. */
 static const struct route wrong_redirects[] = {
     {METHOD_GET, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
