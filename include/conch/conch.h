@@ -280,7 +280,20 @@ CONCH_DECLSPEC void conch_sagemaker_options_init(struct conch_sagemaker_options 
  * conch_sagemaker_start - serves SageMaker's protocol for a server, which must live until
  * conch_http_stop(). The functions above are for this service, too.
  *
- * Errors: as conch_http_start()
+ *     struct conch_http_options http;
+ *     struct conch_sagemaker_options o;
+ *     struct conch_http *service;
+ *     conch_http_options_init(&http);
+ *     http.port = 8080;
+ *     conch_sagemaker_options_init(&o);
+ *     o.http = &http;
+ *     o.default_model = "digits";
+ *     TRITONSERVER_Error *err = conch_sagemaker_start(server, &o, &service);
+ *
+ * Loads and deletes by POST and DELETE /models need TRITONSERVER_MODEL_CONTROL_EXPLICIT.
+ *
+ * Errors: as conch_http_start(), and
+ *         INVALID_ARG  options.http is NULL; the inference type is unknown
  */
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_sagemaker_start(struct TRITONSERVER_Server *server,
@@ -304,6 +317,13 @@ CONCH_DECLSPEC void conch_vertex_ai_options_init(struct conch_vertex_ai_options 
 /*
  * conch_vertex_ai_start - serves Vertex AI's protocol, likewise. Call it when the models are
  * loaded.
+ *
+ *     struct conch_vertex_ai_options o;
+ *     conch_vertex_ai_options_init(&o);
+ *     o.http = &http;
+ *     o.predict_route = "/predict";
+ *     o.health_route = "/health";
+ *     TRITONSERVER_Error *err = conch_vertex_ai_start(server, &o, &service);
  *
  * Errors: as conch_http_start(), and
  *         INVALID_ARG  a route is missing, or no regular expression; the default model is not ready
