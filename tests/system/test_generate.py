@@ -6,6 +6,7 @@ tests/plugins/script executes the script of each request, one letter a step; tes
 fast as it is taken; tests/plugins/tokens has the metric of a language model.
 """
 
+import contextlib
 import http.client
 import json
 import shutil
@@ -310,6 +311,30 @@ def test_a_slow_reader_holds_back_its_backend_alone(server):
         assert memory < 2 << 20    # KiB
         assert count_requests(server, "torrent") == before
     wait_for(lambda: count_requests(server, "torrent") > before, 60, "the request has ended")
+
+
+@pytest.fixture(name="still", scope="module")
+def still_(tmp_path_factory):
+    """A server that gives up a reader after a second without a byte; no rate limits it."""
+    root = tmp_path_factory.mktemp("still")
+    write_decoupled(root, "torrent", "torrent", [2], ("UINT8", [-1]))
+    with Server(root, flags=[*FLAGS, "--http-stall-timeout-secs=1", "--http-min-rate=0"]) as server:
+        yield server
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+def test_a_reader_of_events_that_sleeps_is_cut_off_and_its_request_cancelled(still, version):
+    """2.51 keeps the events of such a client without limit. The request would go on for a TiB."""
+    before = count_requests(still, "torrent")
+    with connect(still) as client:
+        client.sendall(request("torrent", {"IN": [1 << 30, 1 << 20]}, version))
+        receive_until(client, b"data:")
+        wait_for(lambda: count_requests(still, "torrent") > before, 60, "the request has ended, though its client is there")
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(1 << 20):
+                pass    # what the kernel has, then the end
+    answer = generate(still, "torrent", {"IN": [3, 8]}, "generate_stream")    # the instance is free
+    assert len(events_of(answer.body)) == 3
 
 
 def test_a_deadline_is_an_event_or_a_status(server):
