@@ -4,8 +4,8 @@
  *
  * All state is under control.mu, except a job itself and the start of a thread. While a job could
  * run, some thread is about to look for it: one that is starting, the first thread, which is woken,
- * or a busy one after its job. So posting never waits for a thread. The first thread stays until
- * control_stop(); the others end when there is no job.
+ * or a busy one after its job. So posting never waits for a thread. The first n_kept threads stay
+ * until control_stop(); the others end when there is no job.
  *
  * A busy thread may be busy for ever: jobs call embedders and backends. control_post_or_run() does
  * not rely on it.
@@ -176,11 +176,11 @@ static struct status *start_one_and_unlock(struct control *c)
 static void ensure_thread_and_unlock(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    if (next_job_locked(c) && !c->is_idle && c->n_starting == 0) {
+    if (next_job_locked(c) && c->n_idle == 0 && c->n_starting == 0) {
         status_free(start_one_and_unlock(c)); /* without a new thread a busy one looks later */
         return;
     }
-    if (c->is_idle && next_job_locked(c))
+    if (c->n_idle > 0 && next_job_locked(c))
         cond_broadcast(&c->changed);
     mutex_unlock(&c->mu);
 }
@@ -229,7 +229,6 @@ static void run_control_thread(void *arg)
 {
     struct control_thread *t = arg;
     struct control *c = t->control;
-    bool stays = t == &c->threads[0];
     mutex_lock(&c->mu);
     c->n_starting--; /* it looks now, and then ensures that the next job has a thread */
     for (;;) {
@@ -238,11 +237,11 @@ static void run_control_thread(void *arg)
             run_job_locked(t, job);
             continue;
         }
-        if (!stays || (c->stopping && c->n_waiting == 0))
+        if (t >= &c->threads[c->n_kept] || (c->stopping && c->n_waiting == 0))
             break;
-        c->is_idle = true;
+        c->n_idle++;
         cond_wait(&c->changed, &c->mu);
-        c->is_idle = false;
+        c->n_idle--;
     }
     t->stage = CONTROL_THREAD_ENDED;
     cond_broadcast(&c->changed);
@@ -254,6 +253,7 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
     memset(c, 0, sizeof(*c));
     c->max_loads = MIN(max_loads, (unsigned int)CONTROL_MAX_LOADS);
     c->max_others = MIN(max_others, (unsigned int)CONTROL_MAX_OTHERS);
+    c->n_kept = 1;
     mutex_init(&c->mu, CONTROL_LEVEL, "control.mu");
     cond_init(&c->changed);
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++)
@@ -267,6 +267,14 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
         mutex_done(&c->mu);
     }
     return st;
+}
+
+void control_keep(struct control *c, unsigned int n_threads)
+{
+    mutex_lock(&c->mu);
+    c->n_kept = MIN(MAX(n_threads, 1U), (unsigned int)ARRAY_SIZE(c->threads));
+    cond_broadcast(&c->changed);
+    mutex_unlock(&c->mu);
 }
 
 static bool has_threads_locked(const struct control *c)
@@ -304,7 +312,7 @@ void control_post(struct control *c, struct control_job *job)
 /* Whether as many threads are idle or starting as jobs are ready that do not load. */
 static bool has_threads_for_ready_locked(const struct control *c)
 {
-    return c->n_ready[0] <= c->n_starting + c->is_idle || c->n_busy[0] >= c->max_others;
+    return c->n_ready[0] <= c->n_starting + c->n_idle || c->n_busy[0] >= c->max_others;
 }
 
 /* Takes the job back, if no thread has taken it meanwhile, and perhaps ended it. */

@@ -8,7 +8,7 @@
  *
  * Jobs are embedded in the objects that they are about, as messages are: posting allocates nothing
  * and cannot fail. One thread always exists; others are started when there are more jobs, and end
- * when there are none.
+ * when there are none, but for those that control_keep() keeps.
  */
 #ifndef CONCH_CORE_THREADS_CONTROL_H
 #define CONCH_CORE_THREADS_CONTROL_H
@@ -58,7 +58,8 @@ struct control {
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
     unsigned int n_lent;                  /* loads at work that only wait for a warm-up */
     unsigned int n_starting;              /* threads that have not looked for a job yet */
-    bool is_idle;                         /* the first thread waits for a job */
+    unsigned int n_kept;                  /* threads that stay once they have started */
+    unsigned int n_idle;                  /* … of which so many wait for a job */
     bool stopping;
     struct control_thread {
         struct control *control;
@@ -79,6 +80,13 @@ struct control {
  */
 NODISCARD struct status *control_start(struct control *c, unsigned int max_loads,
                                        unsigned int max_others);
+
+/*
+ * control_keep - has the first n_threads threads stay once they have started, instead of one: for
+ * short jobs, of which several come at a time again and again. A new thread costs system calls and
+ * allocations. With fewer than before, threads that are idle end. Thread: any.
+ */
+void control_keep(struct control *c, unsigned int n_threads);
 
 /* control_stop - waits until all jobs are done, and joins the threads. No thread may post jobs any
  * more. Only after control_start(). */

@@ -6,6 +6,7 @@
  */
 #include "frontends/ops/packing.h"
 
+#include "base/cpu_count.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -24,6 +25,7 @@ struct packing {
     struct loop *loop;
     struct compress *here; /* for jobs on the loop itself */
     struct list waiting;   /* jobs */
+    bool keeps_threads;    /* the helpers were told to */
     struct packer packers[PACKING_THREADS];
 };
 
@@ -92,6 +94,21 @@ static struct packer *find_free_packer(struct packing *p)
     return NULL;
 }
 
+/*
+ * The helpers, of which twice as many stay as can run from the first large job on: messages come
+ * again and again, and a loop that has heard of a job's end posts the next one before that thread
+ * is idle. NULL: the system has no room for a thread.
+ */
+static struct control *find_helpers(struct packing *p)
+{
+    struct control *helpers = server_helpers(p->server);
+    if (UNLIKELY(!p->keeps_threads) && helpers) {
+        control_keep(helpers, MAX(4U, 2 * (unsigned int)cpu_count_usable()));
+        p->keeps_threads = true;
+    }
+    return helpers;
+}
+
 /* Gives the jobs that wait to free packers. */
 static void give_jobs(struct packing *p)
 {
@@ -104,7 +121,7 @@ static void give_jobs(struct packing *p)
             continue;
         }
         k->job = j;
-        control_call_begin(&k->call, server_helpers(p->server), p->loop, NULL, false);
+        control_call_begin(&k->call, find_helpers(p), p->loop, NULL, false);
     }
 }
 

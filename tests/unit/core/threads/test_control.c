@@ -224,7 +224,7 @@ static void post_or_run(struct control *c, struct gate *g, struct held *h, bool 
 static bool is_idle(struct control *c)
 {
     mutex_lock(&c->mu);
-    bool idle = c->is_idle;
+    bool idle = c->n_idle > 0;
     mutex_unlock(&c->mu);
     return idle;
 }
@@ -278,6 +278,45 @@ static void an_idle_thread_takes_one_job(void **state)
     }
 }
 
+static unsigned int count_idle(struct control *c)
+{
+    mutex_lock(&c->mu);
+    unsigned int n = c->n_idle;
+    mutex_unlock(&c->mu);
+    return n;
+}
+
+/* Three jobs at a time: afterwards as many threads wait as are kept, and they take the next jobs,
+ * though no thread can be started. */
+static void threads_that_are_kept_take_the_next_jobs(void **state)
+{
+    (void)state;
+    struct control c;
+    struct gate g;
+    struct held first[3], next[2];
+    gate_init(&g);
+    assert_null(control_start(&c, 1, N_OTHERS));
+    control_keep(&c, 2);
+    for (int i = 0; i < 3; i++)
+        post_or_run(&c, &g, &first[i], false);
+    await(&g, 3, 0);
+    for (int i = 0; i < 3; i++)
+        let_go(&first[i]);
+    await(&g, 0, 3);
+    while (count_idle(&c) < 2)
+        sched_yield();
+    fail_threads(true);
+    for (int i = 0; i < 2; i++)
+        post_or_run(&c, &g, &next[i], false);
+    await(&g, 2, 3); /* both at a time, and neither on this thread */
+    fail_threads(false);
+    for (int i = 0; i < 2; i++)
+        let_go(&next[i]);
+    control_stop(&c);
+    assert_int_equal(g.n_done, 5);
+    gate_done(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +326,7 @@ int main(void)
         cmocka_unit_test(waiting_jobs_are_not_searched),
         cmocka_unit_test(without_another_thread_the_caller_runs_the_job),
         cmocka_unit_test(an_idle_thread_takes_one_job),
+        cmocka_unit_test(threads_that_are_kept_take_the_next_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

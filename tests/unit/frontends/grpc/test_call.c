@@ -769,7 +769,7 @@ static bool is_one_idle(struct control *helpers)
     mutex_lock(&helpers->mu);
     for (size_t i = 1; i < ARRAY_SIZE(helpers->threads); i++)
         one &= helpers->threads[i].stage != CONTROL_THREAD;
-    one &= helpers->is_idle;
+    one &= helpers->n_idle == 1;
     mutex_unlock(&helpers->mu);
     return one;
 }
@@ -783,6 +783,7 @@ static void large_messages_do_not_wait_for_a_helper_that_never_comes(void **stat
     add_packed(&body, model_a, 1 << 20);
     await_end(post(INFER, &body, gzip_fields, 2)); /* the threads that it needs exist */
     struct control *helpers = server_helpers(server);
+    control_keep(helpers, 1);
     while (!is_one_idle(helpers))
         usleep(100);
     busy.job.run = keep_helper;
