@@ -173,19 +173,28 @@ static bool refuse_bytes(struct budget *b, uint64_t bytes)
     return false;
 }
 
-bool budget_take(struct budget *b, size_t bytes)
+/* A small request is not refused: instead the members close connections with more memory. */
+static void count_small_block(struct budget *b, size_t bytes)
 {
-    uint64_t limit_bytes = LOAD(b->limit_bytes);
     uint64_t used_bytes =
         atomic_fetch_add_explicit(&b->used_bytes, bytes, memory_order_relaxed) + bytes;
-    if (LIKELY(used_bytes <= limit_bytes))
+    if (UNLIKELY(used_bytes > LOAD(b->limit_bytes)))
+        notify_members(b);
+}
+
+bool budget_take(struct budget *b, size_t bytes)
+{
+    uint64_t limit_bytes = LOAD(b->limit_bytes), used_bytes = LOAD(b->used_bytes);
+    if (bytes <= BUDGET_SMALL_BYTES) {
+        count_small_block(b, bytes);
         return true;
-    if (bytes > BUDGET_SMALL_BYTES) {
-        atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
-        return refuse_bytes(b, bytes);
     }
-    /* A small request is not refused: instead the members close connections with more memory. */
-    notify_members(b);
+    /* Not added before it is known to fit: budget_stats() would show more than the limit. */
+    do {
+        if (bytes > limit_bytes || used_bytes > limit_bytes - bytes)
+            return refuse_bytes(b, bytes);
+    } while (!atomic_compare_exchange_weak_explicit(&b->used_bytes, &used_bytes, used_bytes + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 

@@ -176,9 +176,38 @@ static void many_threads_share_a_budget(void **state)
     budget_unref(NULL);
 }
 
+enum { N_TAKERS = 3, N_REFUSALS = 100000 };
+
+static void take_too_much(void *arg)
+{
+    for (int i = 0; i < N_REFUSALS; i++)
+        assert_false(budget_take(arg, 2 * MIB));
+}
+
+/* What is refused is in no sum that another thread reads. */
+static void a_refusal_is_never_counted_as_used(void **state)
+{
+    (void)state;
+    struct thread takers[N_TAKERS];
+    struct budget *b = budget_new(16 * MIB);
+    struct budget_stats stats;
+    assert_true(budget_take(b, 15 * MIB));
+    for (int i = 0; i < N_TAKERS; i++)
+        assert_null(thread_start(&takers[i], "taker", take_too_much, b));
+    do {
+        budget_stats(b, &stats);
+        assert_int_equal(stats.used_bytes, 15 * MIB);
+    } while (stats.n_refused < N_TAKERS * N_REFUSALS);
+    for (int i = 0; i < N_TAKERS; i++)
+        thread_join(&takers[i]);
+    budget_give(b, 15 * MIB);
+    budget_unref(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refusal_is_never_counted_as_used),
         cmocka_unit_test(a_budget_gives_up_to_its_limit),
         cmocka_unit_test(a_budget_knows_its_heaviest_member),
         cmocka_unit_test(a_budget_unmaps_the_pages_it_is_given),
