@@ -71,8 +71,8 @@ static void check_watched_files(struct file_watch *w)
     w->seen = now;
     if (!still || same_look(&now, &w->read))
         return;
-    w->read = now;
-    w->options.on_change(w->options.arg);
+    if (w->options.on_change(w->options.arg))
+        w->read = now;
 }
 
 static void watch_files(void *arg)

@@ -7,6 +7,8 @@
  *           │ a look finds another size or time                       │ on_change()
  *           ▼                                                         │
  *      they are changing ──the next look finds the same as this one───┘
+ *           ▲                                                         │
+ *           └──────── on_change() lacks memory or descriptors ────────┘
  *
  * Waiting for the second look keeps the first of two files from being read before the second one is
  * written.
@@ -14,6 +16,7 @@
 #ifndef CONCH_BASE_FILE_WATCH_H
 #define CONCH_BASE_FILE_WATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +30,10 @@ enum { FILE_WATCH_MAX_FILES = 3 };
 struct file_watch_options {
     const char *thread_name; /* constant */
     const char *paths[FILE_WATCH_MAX_FILES];
-    uint64_t check_ns;            /* the time between two looks; 0: a second */
-    void (*on_change)(void *arg); /* on the watch's thread, with no lock held */
+    uint64_t check_ns; /* the time between two looks; 0: a second */
+    /* On the watch's thread, with no lock held. False: the files could not be read for want of
+     * memory or of descriptors, so it is called again after the next look. */
+    bool (*on_change)(void *arg);
     void *arg;
 };
 

@@ -70,8 +70,9 @@ static struct status *read_pem(const struct tls_files *f, int which, struct buf 
     buf_init(content, MAX_FILE_BYTES);
     struct status *st = file_read(f->paths[which], content);
     if (st) {
-        struct status *named = status_new(STATUS_INVALID_ARG, "%s '%s': %s", file_names[which],
-                                          f->paths[which], status_message(st));
+        struct status *named = status_new(
+            status_code(st) == STATUS_UNAVAILABLE ? STATUS_UNAVAILABLE : STATUS_INVALID_ARG,
+            "%s '%s': %s", file_names[which], f->paths[which], status_message(st));
         status_free(st);
         return named;
     }
@@ -274,14 +275,15 @@ static struct status *read_files(struct tls_files *f, SSL_CTX **ret)
     return st;
 }
 
-static void read_again(void *arg)
+static bool read_again(void *arg)
 {
     struct tls_files *f = arg;
     SSL_CTX *ctx;
     struct status *st = read_files(f, &ctx);
     if (st) {
+        bool is_final = status_code(st) != STATUS_UNAVAILABLE;
         log_status(LOG_WARN, "TLS goes on with the files that were read before", st);
-        return;
+        return is_final;
     }
     mutex_lock(&f->mu);
     SSL_CTX *before = f->ctx;
@@ -291,6 +293,7 @@ static void read_again(void *arg)
     log_info("TLS: read %s '%s' and %s '%s' again%s", file_names[CERTIFICATE],
              f->paths[CERTIFICATE], file_names[KEY], f->paths[KEY],
              f->paths[ROOTS] ? ", with the root certificate" : "");
+    return true;
 }
 
 /* ---- Start and stop -------------------------------------------------------------------------- */

@@ -41,19 +41,21 @@ static struct status *read_rules(const struct access *a, struct access_rules **r
     if (!st)
         return NULL;
     struct status *named =
-        status_new(STATUS_INVALID_ARG, "access rules '%s': %s", a->path, status_message(st));
+        status_new(status_code(st) == STATUS_UNAVAILABLE ? STATUS_UNAVAILABLE : STATUS_INVALID_ARG,
+                   "access rules '%s': %s", a->path, status_message(st));
     status_free(st);
     return named;
 }
 
-static void read_rules_again(void *arg)
+static bool read_rules_again(void *arg)
 {
     struct access *a = arg;
     struct access_rules *rules, *before;
     struct status *st = read_rules(a, &rules);
     if (st) {
+        bool is_final = status_code(st) != STATUS_UNAVAILABLE;
         log_status(LOG_WARN, "the access rules that were read before stay in use", st);
-        return;
+        return is_final;
     }
     log_info("read access rules '%s' again: %zu", a->path, access_rules_count(rules));
     mutex_lock(&a->mu);
@@ -63,6 +65,7 @@ static void read_rules_again(void *arg)
     atomic_fetch_add_explicit(&a->version, 1, memory_order_release);
     mutex_unlock(&a->mu);
     access_rules_unref(before);
+    return true;
 }
 
 struct status *access_start(const char *path, uint64_t check_ns, struct access **ret)
