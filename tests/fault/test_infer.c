@@ -62,6 +62,14 @@ static int start(void **state)
     add_identity("texts", "TYPE_STRING", "");
     add_identity("aside", "TYPE_FP32",
                  "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }");
+    repository_add(&repository, "several",
+                   "backend: 'repeat'\nmodel_transaction_policy { decoupled: true }\n"
+                   "input [ { name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] },\n"
+                   "  { name: 'DELAY' data_type: TYPE_UINT32 dims: [ -1 ] },\n"
+                   "  { name: 'WAIT' data_type: TYPE_UINT32 dims: [ 1 ] } ]\n"
+                   "output [ { name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] },\n"
+                   "  { name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] } ]\n",
+                   1);
     OK(TRITONSERVER_ServerOptionsNew(&options));
     OK(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repository.path));
     OK(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/backends"));
@@ -265,6 +273,18 @@ static void classes_survive_lack_of_memory(void **state)
     }
 }
 
+/* generate has one answer. Without memory for the second response it must not answer with the
+ * first. */
+static void several_responses_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"IN\":[1,2,3],\"DELAY\":[0,0,0],\"WAIT\":[0]}";
+    struct asked a = {0};
+    add_head(&a, "POST", "/v2/models/several/generate", 0, sizeof(body) - 1);
+    adds(&a, body);
+    ask_each(&a, "HTTP/1.1 500 ", "exactly 1 response");
+}
+
 static void strings_in_json_survive_lack_of_memory(void **state)
 {
     (void)state;
@@ -429,6 +449,7 @@ int main(void)
         cmocka_unit_test(small_json_survives_lack_of_memory),
         cmocka_unit_test(large_json_survives_lack_of_memory),
         cmocka_unit_test(classes_survive_lack_of_memory),
+        cmocka_unit_test(several_responses_survive_lack_of_memory),
         cmocka_unit_test(strings_in_json_survive_lack_of_memory),
         cmocka_unit_test(binary_tensors_survive_lack_of_memory),
         cmocka_unit_test(packed_bodies_and_replies_survive_lack_of_memory),

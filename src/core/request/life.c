@@ -42,6 +42,7 @@ void request_begin(struct request *r)
     /* The scheduler's lock, or the call itself on this thread, publishes these writes. */
     response_spare(r);
     atomic_store_explicit(&r->life.answered, false, memory_order_relaxed);
+    atomic_store_explicit(&r->life.lacks_response, false, memory_order_relaxed);
     uint64_t senders = atomic_load_explicit(&r->life.senders, memory_order_relaxed);
     /* Release: a thread that sees this run sees that no instance has taken it yet
      * (request_is_held()). */
@@ -120,11 +121,8 @@ static void respond_in_order(struct request *r, struct response *resp, uint32_t 
 /* The core sends an error as the final response; the answer is claimed before. */
 static void send_error(struct request *r, struct status *error)
 {
-    struct response *resp;
-    struct status *st = response_make(r, &resp);
-    if (st) {
-        /* No memory even for a response: the flags alone end the request. */
-        status_free(st);
+    struct response *resp = response_make_last(r);
+    if (!resp) { /* the flags alone end the request */
         status_free(error);
         respond_in_order(r, NULL, RESPONSE_FINAL);
         return;
@@ -181,8 +179,16 @@ too_late:
                       request_log_name(r), r->model->name);
 }
 
+/* A backend that had no memory for a response, or for an error that says so, can only send flags.
+ * Its client gets the error, instead of fewer responses than there should be. */
 struct status *request_send_flags(struct request *r, uint32_t flags)
 {
+    if (UNLIKELY((flags & RESPONSE_FINAL) &&
+                 atomic_load_explicit(&r->life.lacks_response, memory_order_relaxed)) &&
+        claim_answer(r)) {
+        send_error(r, status_no_memory());
+        return NULL;
+    }
     return request_send(r, NULL, flags);
 }
 

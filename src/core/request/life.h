@@ -32,7 +32,10 @@ void response_free(struct response *resp);
  */
 NODISCARD struct status *response_send(struct response *resp, uint32_t flags, struct status *error);
 
-/* request_send_flags - ends a request without another response. Errors: as response_send(). */
+/*
+ * request_send_flags - ends a request without another response; with an error, if there was no
+ * memory for a response. Errors: as response_send().
+ */
 NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
 
 /*

@@ -23,7 +23,7 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
 {
     /* By the C library's function: with a known size the compiler uses string instructions,
      * which start slowly. */
-    size_t bytes = sizeof(*r);
+    size_t bytes = offsetof(struct request, last_room);
     __asm__("" : "+r"(bytes));
     memset(r, 0, bytes);
     r->ops = ops;

@@ -247,6 +247,8 @@ struct watched_part {
     uint64_t warn_from_ns, warn_after_ns; /* when the next warning is due */
 };
 
+enum { REQUEST_LAST_ROOM_BYTES = 192 };
+
 /* Any thread. */
 struct life_part {
     atomic_int refs; /* the maker; the core until the end; each response and factory */
@@ -259,6 +261,8 @@ struct life_part {
     atomic_int stage;        /* enum request_stage */
     atomic_uint n_reported;  /* responses whose statistics the backend has reported */
     atomic_bool spare_taken; /* a response uses `admitted.spare`, or there is none */
+    atomic_bool lacks_response; /* there was no memory for one */
+    atomic_bool last_taken;     /* a response uses `last_room` */
     atomic_bool answered;
     atomic_bool responded; /* it has a response; set only for models that measure the first one */
     atomic_bool cancelled;
@@ -281,6 +285,9 @@ struct request {
     struct sequence_part seq;
     struct watched_part watched;
     struct life_part life;
+
+    /* For an error when there is no memory (response_make_last()); not zeroed. */
+    _Alignas(16) char last_room[REQUEST_LAST_ROOM_BYTES];
 };
 
 /*

@@ -50,16 +50,14 @@ static void give_room(struct request *r, struct response *resp)
 {
     if (LIKELY(resp == r->admitted.spare))
         atomic_store_explicit(&r->life.spare_taken, false, memory_order_release);
+    else if ((char *)resp == r->last_room)
+        atomic_store_explicit(&r->life.last_taken, false, memory_order_release);
     else
         pool_release(resp);
 }
 
-struct status *response_make(struct request *r, struct response **ret_response)
+static void init_response(struct response *resp, size_t bytes, struct request *r)
 {
-    size_t bytes;
-    struct response *resp = take_room(r, &bytes);
-    if (!resp)
-        return status_no_memory();
     memset(resp, 0, sizeof(*resp));
     resp->request = r;
     resp->id = r->maker.id;
@@ -67,8 +65,37 @@ struct status *response_make(struct request *r, struct response **ret_response)
     list_init(&resp->link);
     arena_init(&resp->arena, resp + 1, bytes - sizeof(*resp), MAX_ARENA_BYTES, r->pool,
                r->model->owner);
+}
+
+struct status *response_make(struct request *r, struct response **ret_response)
+{
+    size_t bytes;
+    struct response *resp = take_room(r, &bytes);
+    if (UNLIKELY(!resp)) {
+        /* Relaxed: whoever ends the request comes after this call by its own order. */
+        atomic_store_explicit(&r->life.lacks_response, true, memory_order_relaxed);
+        return status_no_memory();
+    }
+    init_response(resp, bytes, r);
     *ret_response = resp;
     return NULL;
+}
+
+static_assert(sizeof(struct response) <= REQUEST_LAST_ROOM_BYTES, "room for a last response");
+
+struct response *response_make_last(struct request *r)
+{
+    size_t bytes;
+    struct response *resp = take_room(r, &bytes);
+    if (UNLIKELY(!resp)) {
+        /* Acquire: its last owner has finished with it. */
+        if (atomic_exchange_explicit(&r->life.last_taken, true, memory_order_acquire))
+            return NULL;
+        resp = (struct response *)r->last_room;
+        bytes = sizeof(*resp);
+    }
+    init_response(resp, bytes, r);
+    return resp;
 }
 
 void response_discard(struct response *resp)

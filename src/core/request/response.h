@@ -52,12 +52,18 @@ struct response {
 void response_spare(struct request *r);
 
 /*
- * response_make - an empty response that counts nowhere, in whatever room there is.
+ * response_make - an empty response that counts nowhere, in whatever room there is. Without memory
+ * the request remembers that it lacks a response.
  * response_discard - frees it with its outputs, but not its reference to the request.
  *
  * Thread: any. Only for life.c, which counts responses. Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *response_make(struct request *r, struct response **ret_response);
+/*
+ * response_make_last - an empty response for an error, also without memory: the request has room
+ * for one. NULL: there is no memory, and an earlier run's response is still in that room.
+ */
+struct response *response_make_last(struct request *r);
 void response_discard(struct response *resp);
 
 /*
