@@ -17,7 +17,8 @@ enum header_length header_length_parse(struct span text, int64_t *ret_length)
     if (i == text.length || text.at[i] < '0' || text.at[i] > '9')
         return HEADER_LENGTH_BAD;
     int64_t n = 0;
-    for (; i < text.length && text.at[i] >= '0' && text.at[i] <= '9' && n <= INT32_MAX; i++)
+    for (; i < text.length && text.at[i] >= '0' && text.at[i] <= '9' && n <= -(int64_t)INT32_MIN;
+         i++)
         n = n * 10 + (text.at[i] - '0');
     if (negative)
         n = -n;
