@@ -18,12 +18,12 @@
 
 static char path[] = "/tmp/conch-watch-XXXXXX";
 static atomic_int n_calls;
-static int n_failures; /* as many calls fail; set while no file has changed */
+static atomic_int n_failures; /* as many calls fail */
 
 static bool count_call(void *arg)
 {
     assert_ptr_equal(arg, path);
-    return atomic_fetch_add(&n_calls, 1) >= n_failures;
+    return atomic_fetch_add(&n_calls, 1) >= atomic_load(&n_failures);
 }
 
 static void append_to_file(void)
@@ -56,7 +56,7 @@ static void a_reading_that_failed_is_repeated(void **state)
     append_to_file();
     wait_for_calls(1);
 
-    n_failures = 3;
+    atomic_store(&n_failures, 3);
     append_to_file();
     wait_for_calls(4);
 
