@@ -5,14 +5,21 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 SECONDS ?= 10
+OUT ?= build/pytriton-dist
 T ?=
 
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java test-go test-node stress soak pauses format check bench fuzz coverage docs install tag reference clean help
+.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-go test-node test-site stress soak pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
 
-build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
+build: ## build the server, its backends and the manual page (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
+	@$(DEPS) -q run
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@echo "built build/$(PRESET)/bin/conch; next: make run (serves examples/), make test, or sudo make install PREFIX=$(PREFIX)"
+
+everything: ## build the tests and benchmarks, too
 	@$(DEPS) -q run test
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET)
@@ -46,6 +53,10 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 	@tests/clients/build java
 	@tools/test $(PRESET) system/test_grpc
 
+test-frameworks: ## install treelite, XGBoost and LightGBM (30 MB), and test the backends of their frameworks
+	@$(DEPS) -q run test forests
+	@tools/test $(PRESET) system/test_forests
+
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients
 	@tests/clients/build go
@@ -55,6 +66,10 @@ test-node: ## with Node and npm, make a client of gRPC in JavaScript, and ask wi
 	@$(DEPS) -q run test
 	@tests/clients/build node
 	@tools/test $(PRESET) system/test_grpc_languages
+
+test-site: ## install MkDocs and Chromium (410 MB), and look whether the documentation is cut off on a phone, in a narrow window, in a wide one
+	@$(DEPS) -q run test docs site
+	@tools/test $(PRESET) system/test_site
 
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test
@@ -72,12 +87,12 @@ format: ## write C code as clang-format does, and texts without blanks at the en
 	@$(DEPS) -q check
 	@tools/format
 
-check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, structure, duplicate tests, commit messages, the version, our own models
+check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, listings, structure, duplicate tests, commit messages, the version, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 
 bench: ## measure against nginx, yyjson and the genuine Triton, method in bench/README.md (BENCH=--quick, BENCH='ROW…')
-	@$(DEPS) -q run test bench reference
+	@$(DEPS) -q run test forests bench reference
 	@PRESET=$(PRESET) bench/run $(BENCH)
 
 fuzz: ## search with each fuzz target for SECONDS=10 (T=fuzz/json narrows)
@@ -93,11 +108,27 @@ docs: ## build the documentation into site/
 	@tools/docs/build
 	@echo "docs: site/index.html"
 
+pytriton-dist: ## lay out in OUT=build/pytriton-dist the folder that PyTriton's TRITONSERVER_DIST_DIR wants (docs/pytriton.md)
+	@$(DEPS) -q run
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@tools/pytriton-dist build/$(PRESET) "$(OUT)"
+	@echo "pytriton-dist: $(OUT)"
+
 install: ## install into PREFIX=/usr/local (below DESTDIR=, if given)
 	@$(DEPS) -q run
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target product
 	@DESTDIR=$(DESTDIR) cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+uninstall: ## remove what `make install` has put there (the list is build/<preset>/install_manifest.txt; same DESTDIR=)
+	@tools/uninstall build/$(PRESET) $(DESTDIR)
+
+deb: ## make a Debian package of the server and its systemd unit in OUT=build/deb (docs/deployment.md)
+	@$(DEPS) -q run package
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@tools/package-deb build/$(PRESET) "$(or $(filter-out build/pytriton-dist,$(OUT)),build/deb)"
 
 tag: ## tag the commit that is checked out as the release that CMakeLists.txt and CHANGELOG.md name
 	@tools/version --tag

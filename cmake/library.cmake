@@ -44,10 +44,14 @@ endfunction()
 #
 # Gives a test program every conch_library(). In a debug build that is one shared library, libconch_tested.so: 200
 # programs with all objects and their debug information would take gigabytes, and a minute of linking. A release
-# build, whose symbols are hidden, links the objects into each program.
+# build, whose symbols are hidden, links the objects into each program, by gold where it is there: it takes half as long.
+find_program(GOLD ld.gold)
 function(conch_link_tested target)
     if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
         conch_link_whole(${target})
+        if(GOLD)
+            target_link_options(${target} PRIVATE -fuse-ld=gold)
+        endif()
         return()
     endif()
     if(NOT TARGET conch_tested)

@@ -9,12 +9,27 @@ function(conch_plugin target)
     cmake_parse_arguments(ARG "" "DIR;OUT" "DEPS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.c)
     add_library(${target} MODULE ${sources})
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/backends)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/backends ${CMAKE_SOURCE_DIR}/caches
+        ${CMAKE_SOURCE_DIR}/repoagents)
     conch_own_code(${target})
-    conch_lto_link(${target})
     target_link_libraries(${target} PRIVATE ${ARG_DEPS})
     target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map)
     set_target_properties(${target} PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${ARG_OUT}
         LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/plugin.map)
+endfunction()
+
+# conch_plugin_folders(<variable>)
+#
+# Sets the variable to the names of the current folder's subfolders that hold C files, but common/.
+function(conch_plugin_folders variable)
+    file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */*.c)
+    set(names)
+    foreach(source ${sources})
+        get_filename_component(name ${source} DIRECTORY)
+        list(APPEND names ${name})
+    endforeach()
+    list(REMOVE_DUPLICATES names)
+    list(REMOVE_ITEM names common)
+    set(${variable} ${names} PARENT_SCOPE)
 endfunction()

@@ -44,29 +44,8 @@ elseif(CONCH_PROFILE)
     message(FATAL_ERROR "CONCH_PROFILE is '${CONCH_PROFILE}', expected 'record' or 'use'")
 endif()
 
-# The product is optimised as a whole, which takes a sixth off a small request's time outside the
-# kernel. Objects carry ordinary code too, so that the many tests link fast.
-set(CONCH_LTO OFF)
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT CONCH_SANITIZE AND NOT CONCH_LINES)
-    set(CONCH_LTO ON)
-    add_link_options(-fno-lto)    # otherwise the linker's plugin treats every such object as one for LTO
-endif()
-
 # conch_own_code(<target>): further options for the code that we ship, as opposed to tests.
 function(conch_own_code target)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     target_compile_options(${target} PRIVATE "SHELL:-include \"${CMAKE_SOURCE_DIR}/src/base/banned.h\"")
-    conch_lto_object(${target})
-endfunction()
-
-# conch_lto_object(<target>): may be optimised with the whole product; conch_lto_link(<target>): is.
-function(conch_lto_object target)
-    if(CONCH_LTO)
-        target_compile_options(${target} PRIVATE -flto=auto -ffat-lto-objects)
-    endif()
-endfunction()
-function(conch_lto_link target)
-    if(CONCH_LTO)
-        target_link_options(${target} PRIVATE -flto=auto -O2)
-    endif()
 endfunction()

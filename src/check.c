@@ -16,6 +16,7 @@ struct arguments {
     struct conch_check_options check;
     const char **repositories;
     const char **ignored;
+    const char *explained; /* a code, or "all"; NULL: none */
     bool help;
 };
 
@@ -47,14 +48,19 @@ static char *take_help(struct arguments *a, const char *value)
 
 static char *take_format(struct arguments *a, const char *value)
 {
-    static const char *const names[] = {"human", "json", "github"};
+    static const char *const names[] = {[CONCH_CHECK_HUMAN] = "human",
+                                        [CONCH_CHECK_SHORT] = "short",
+                                        [CONCH_CHECK_JSON] = "json",
+                                        [CONCH_CHECK_SARIF] = "sarif",
+                                        [CONCH_CHECK_GITHUB] = "github"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (strcmp(value, names[i]) == 0) {
             a->check.format = (enum conch_check_format)i;
             return NULL;
         }
     }
-    return option_message("unknown format '%s', there are human, json and github", value);
+    return option_message("unknown format '%s', there are human, short, json, sarif and github",
+                          value);
 }
 
 static char *take_strict(struct arguments *a, const char *value)
@@ -64,24 +70,52 @@ static char *take_strict(struct arguments *a, const char *value)
     return NULL;
 }
 
-static char *take_ignore(struct arguments *a, const char *value)
+static const struct conch_check_code *find_code(const char *name, size_t length)
 {
     size_t n_codes;
     const struct conch_check_code *codes = conch_check_codes(&n_codes);
+    for (size_t i = 0; i < n_codes; i++) {
+        if (strlen(codes[i].name) == length && memcmp(codes[i].name, name, length) == 0)
+            return &codes[i];
+    }
+    /* What is an error now was a warning once, and workflows may have it. */
+    for (size_t i = 0; i < n_codes; i++) {
+        if (!codes[i].is_warning && codes[i].can_ignore && strlen(codes[i].name) == length &&
+            name[0] == 'W' && memcmp(codes[i].name + 1, name + 1, length - 1) == 0)
+            return &codes[i];
+    }
+    return NULL;
+}
+
+static char *refuse_code(const char *name, size_t length)
+{
+    return option_message("there is no code '%.*s'; --help lists them", (int)length, name);
+}
+
+static char *take_ignore(struct arguments *a, const char *value)
+{
     for (const char *p = value;; p++) {
-        size_t length = strcspn(p, ","), i = 0;
-        while (i < n_codes &&
-               (strlen(codes[i].name) != length || memcmp(codes[i].name, p, length) != 0))
-            i++;
-        if (i == n_codes)
-            return option_message("there is no code '%.*s'; --help lists them", (int)length, p);
-        if (!codes[i].is_warning)
-            return option_message("'%s' is an error, only warnings can be ignored", codes[i].name);
-        append_text(&a->ignored, &a->check.n_ignored, codes[i].name);
+        size_t length = strcspn(p, ",");
+        const struct conch_check_code *code = find_code(p, length);
+        if (!code)
+            return refuse_code(p, length);
+        if (!code->can_ignore)
+            return option_message(
+                "'%s' cannot be ignored: the server would refuse what it is about", code->name);
+        append_text(&a->ignored, &a->check.n_ignored, code->name);
         p += length;
         if (!*p)
             return NULL;
     }
+}
+
+static char *take_explain(struct arguments *a, const char *value)
+{
+    const struct conch_check_code *code = find_code(value, strlen(value));
+    if (!code && strcmp(value, "all") != 0)
+        return refuse_code(value, strlen(value));
+    a->explained = code ? code->name : value;
+    return NULL;
 }
 
 static char *take_repository(struct arguments *a, const char *value)
@@ -128,10 +162,15 @@ static char *take_follow(struct arguments *a, const char *value)
 static const struct flag flags[] = {
     {N_OPTIONS, take_help, "help", NULL, "Show this text."},
     {N_OPTIONS, take_format, "format", "name",
-     "How to print: 'human'; 'json', one document; 'github', annotations of a GitHub workflow."},
+     "How to print: 'human', with the lines of the configurations; 'short', one line for each "
+     "finding; 'json' or 'sarif', one document; 'github', annotations of a GitHub workflow."},
+    {N_OPTIONS, take_explain, "explain", "code",
+     "Say what this code means, with an example and its cure ('all': each code). Nothing is "
+     "checked."},
     {N_OPTIONS, take_strict, "strict", NULL, "Warnings, too, make the exit code 1."},
     {N_OPTIONS, take_ignore, "ignore", "codes",
-     "Leave out warnings of these codes (separated by commas). May be repeated."},
+     "Leave out what has these codes (separated by commas): warnings, and errors that depend on "
+     "what this machine has installed. May be repeated."},
     {.same = OPT_MODEL_REPOSITORY,
      .take = take_repository,
      .help = "The same as naming the repository without a flag."},
@@ -183,7 +222,7 @@ static char *take_flag_value(struct arguments *a, const struct flag *f, const ch
 static char *parse_check_arguments(struct arguments *a, int argc, char *const argv[])
 {
     bool only_repositories = false;
-    for (int i = 1; i < argc && !a->help; i++) {
+    for (int i = 1; i < argc && !a->help && !a->explained; i++) {
         const char *name = argv[i] + 2;
         if (only_repositories || argv[i][0] != '-' || !argv[i][1]) {
             take_repository(a, argv[i]);
@@ -208,7 +247,7 @@ static char *parse_check_arguments(struct arguments *a, int argc, char *const ar
         if (wrong)
             return wrong;
     }
-    if (!a->help && !a->check.n_repositories)
+    if (!a->help && !a->explained && !a->check.n_repositories)
         return option_message("no repository is named");
     return NULL;
 }
@@ -230,12 +269,65 @@ static void print_help(void)
     options_print_line(stdout, "  0", "Nothing is wrong; there may be warnings.");
     options_print_line(stdout, "  1", "There are errors; with --strict, or warnings.");
     options_print_line(stdout, "  2", "Wrong usage, or a repository cannot be read.");
-    printf("\nCodes (E: error, W: warning)\n");
+    printf("\nCodes (E: error, W: warning; --explain says more about each)\n");
     size_t n_codes;
     const struct conch_check_code *codes = conch_check_codes(&n_codes);
     for (size_t i = 0; i < n_codes; i++) {
         snprintf(left, sizeof(left), "  %s", codes[i].name);
         options_print_line(stdout, left, codes[i].meaning);
+    }
+}
+
+static void print_paragraph(const char *text)
+{
+    enum { COLUMNS = 80 };
+    size_t at = 0;
+    for (; *text; text += strspn(text, " ")) {
+        size_t length = strcspn(text, " ");
+        bool breaks = at && at + 1 + length > COLUMNS;
+        printf("%s%.*s", breaks ? "\n" : at ? " " : "", (int)length, text);
+        at = breaks || !at ? length : at + 1 + length;
+        text += length;
+    }
+    printf("\n");
+}
+
+/* Prints files of conch_check_code.example, indented. */
+static void print_files(const char *title, const char *files)
+{
+    bool commanded = *files == '$';
+    printf("\n%s\n\n", title);
+    if (!commanded)
+        printf("    $ conch check models\n");
+    for (const char *line = files; *line;) {
+        int length = (int)strcspn(line, "\n");
+        printf("    %.*s\n", length, line);
+        line += length + 1;
+    }
+}
+
+static void explain_code(const struct conch_check_code *code)
+{
+    printf("%s\n", code->name);
+    print_paragraph(code->meaning);
+    printf("\n");
+    print_paragraph(code->about);
+    if (code->can_ignore)
+        printf("'--ignore=%s' leaves it out.\n", code->name);
+    print_files("Example:", code->example);
+    print_files("Cure:", code->cure);
+}
+
+static void explain(const char *name)
+{
+    size_t n_codes;
+    const struct conch_check_code *codes = conch_check_codes(&n_codes);
+    bool all = strcmp(name, "all") == 0;
+    for (size_t i = 0; i < n_codes; i++) {
+        if (all && i)
+            printf("\n");
+        if (all || strcmp(codes[i].name, name) == 0)
+            explain_code(&codes[i]);
     }
 }
 
@@ -249,6 +341,8 @@ int check_main(int argc, char *const argv[], const char *backends)
         code = CONCH_CHECK_UNUSABLE;
     } else if (a.help) {
         print_help();
+    } else if (a.explained) {
+        explain(a.explained);
     } else {
         a.check.repositories = a.repositories;
         a.check.ignored = a.ignored;

@@ -25,10 +25,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "announce.h"
 #include "base/compiler.h"
 #include "check.h"
+#include "command.h"
 #include "conch/conch.h"
+#include "create.h"
+#include "exposure.h"
+#include "notify.h"
 #include "options.h"
+#include "program_log.h"
+#include "show_config.h"
 #include "triton/core/tritonserver.h"
 #include "version.h"
 
@@ -41,23 +48,6 @@ enum {
 };
 
 /* ---- messages ------------------------------------------------------------------------------- */
-
-static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
-
-static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...)
-{
-    char text[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(level, __FILE__, line, text));
-}
-
-#define log_verbose(...) log_line(TRITONSERVER_LOG_VERBOSE, __LINE__, __VA_ARGS__)
-#define log_info(...)    log_line(TRITONSERVER_LOG_INFO, __LINE__, __VA_ARGS__)
-#define log_warn(...)    log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
-#define log_error(...)   log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
 
 static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
@@ -111,6 +101,8 @@ static atomic_ullong signal_ms;  /* … and its time; 0: none has come */
 static atomic_bool hung_up;      /* the log file is to be reopened */
 static bool has_terminal;        /* constant before there are handlers, as is … */
 static pid_t program_pid;
+
+static uint64_t start_ms; /* when the program began */
 
 static uint64_t now_ms(void)
 {
@@ -285,14 +277,55 @@ static void reopen_log(const char *path)
     TRITONSERVER_ErrorDelete(TRITONSERVER_ServerOptionsDelete(so));
 }
 
-/* Waits for a signal that ends the program; with or_loaded also for the end of the load. */
-static void wait_for_event(const struct options *o, bool or_loaded)
+/* Waits for an event, or until until_ms, and tells the service manager meanwhile that all loops
+ * turn. */
+static void await_event(TRITONSERVER_Server *server, uint64_t until_ms)
 {
-    while (!atomic_load(&signal_number) && !(or_loaded && atomic_load(&loaded))) {
+    static uint64_t notify_ms; /* when the manager is to be told next */
+    uint64_t period_ms = notify_period_ms();
+    if (!notify_ms)
+        notify_ms = period_ms ? now_ms() + period_ms : UINT64_MAX;
+    uint64_t next_ms = MIN(until_ms, notify_ms);
+    struct timespec until = {.tv_sec = (time_t)(next_ms / 1000),
+                             .tv_nsec = (long)(next_ms % 1000) * 1000000};
+    if (next_ms == UINT64_MAX) {
         while (sem_wait(&events) != 0)
             ; /* EINTR: by another signal */
-        if (atomic_exchange(&hung_up, false))
-            reopen_log(option_text(o, OPT_LOG_FILE));
+        return;
+    }
+    while (sem_clockwait(&events, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
+        ;
+    if (now_ms() < notify_ms)
+        return;
+    notify_ms = now_ms() + period_ms;
+    if (conch_server_loops_turned(server))
+        notify_send("WATCHDOG=1");
+}
+
+static void take_hangup(const struct options *o)
+{
+    if (atomic_exchange(&hung_up, false))
+        reopen_log(option_text(o, OPT_LOG_FILE));
+}
+
+/* Waits for a signal that ends the program. */
+static void wait_for_signal(TRITONSERVER_Server *server, const struct options *o)
+{
+    while (!atomic_load(&signal_number)) {
+        await_event(server, UINT64_MAX);
+        take_hangup(o);
+    }
+}
+
+/* Waits for the end of the load, or for such a signal, and tells what takes long. */
+static void wait_for_load(TRITONSERVER_Server *server, const struct options *o)
+{
+    struct loading_watch watch = LOADING_WATCH_INIT;
+    while (!atomic_load(&signal_number) && !atomic_load(&loaded)) {
+        await_event(server, start_ms + watch.look_ms);
+        take_hangup(o);
+        if (!atomic_load(&loaded) && now_ms() >= start_ms + watch.look_ms)
+            announce_loading(server, &watch, now_ms() - start_ms);
     }
 }
 
@@ -415,7 +448,10 @@ static bool start_trace(TRITONSERVER_Server *server, const struct options *o,
     struct conch_trace_options trace;
     conch_trace_options_init(&trace);
     options_apply_trace(o, &trace);
-    return worked_or_logged(conch_trace_start(server, &trace, ret_trace), "configure tracing");
+    bool worked =
+        worked_or_logged(conch_trace_start(server, &trace, ret_trace), "configure tracing");
+    free((void *)(uintptr_t)trace.settings);
+    return worked;
 }
 
 /* The open ports. */
@@ -427,41 +463,17 @@ struct frontends {
     struct follower follower;
 };
 
-/* Prints address:port as URLs have it; an address of unix: has no port. */
-static void print_place(char *out, size_t size, const char *address, int port)
+static struct open_ports ports_of(const struct frontends *f)
 {
-    if (strncmp(address, "unix:", 5) == 0) {
-        snprintf(out, size, "%s", address);
-        return;
-    }
-    if (strncmp(address, "ipv4:", 5) == 0 || strncmp(address, "ipv6:", 5) == 0)
-        address += 5;
-    bool v6 = strchr(address, ':') != NULL;
-    snprintf(out, size, "%s%s%s:%d", v6 ? "[" : "", address, v6 ? "]" : "", port);
-}
-
-static bool speaks_tls(const struct options *o)
-{
-    return option_bool(o, OPT_HTTP_USE_SSL) || option_bool(o, OPT_HTTP_USE_SSL_MUTUAL);
-}
-
-/* Logs the one line that says what is served where. */
-static void log_services(const struct options *o, const struct frontends *f)
-{
-    char http[512] = "", grpc[512] = "";
-    if (f->http)
-        print_place(http, sizeof(http), option_text(o, OPT_HTTP_ADDRESS), conch_http_port(f->http));
-    if (f->grpc)
-        print_place(grpc, sizeof(grpc), option_text(o, OPT_GRPC_ADDRESS), conch_grpc_port(f->grpc));
-    if (f->http && strncmp(http, "unix:", 5) == 0)
-        log_info("Serving HTTP at %s%s%s", http, f->grpc ? ", gRPC at " : "", grpc);
-    else if (f->http)
-        log_info("Serving HTTP at %s://%s/v2%s%s", speaks_tls(o) ? "https" : "http", http,
-                 f->grpc ? ", gRPC at " : "", grpc);
-    else if (f->grpc)
-        log_info("Serving gRPC at %s", grpc);
-    else if (!f->sagemaker && !option_bool(o, OPT_ALLOW_VERTEX_AI))
-        log_warn("Nothing is served: HTTP and gRPC are switched off");
+    return (struct open_ports){
+        .has_http = f->http != NULL,
+        .has_grpc = f->grpc != NULL,
+        .has_metrics = f->metrics != NULL,
+        .has_sagemaker = f->sagemaker != NULL,
+        .http = f->http ? conch_http_port(f->http) : 0,
+        .grpc = f->grpc ? conch_grpc_port(f->grpc) : 0,
+        .metrics = f->metrics ? conch_metrics_port(f->metrics) : 0,
+    };
 }
 
 /* What is left of a time that began at from_ms. */
@@ -596,6 +608,7 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
 
 static bool open_ports(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
 {
+    char exposed[512];
     if (!start_trace(server, o, &f->trace))
         return false;
     if (option_bool(o, OPT_ALLOW_GRPC) && !start_grpc(server, o, &f->grpc))
@@ -606,8 +619,27 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o, str
         return false;
     if (option_bool(o, OPT_ALLOW_METRICS) && !start_metrics(server, o, &f->metrics))
         return false;
-    log_services(o, f);
+    const struct open_ports ports = ports_of(f);
+    announce_services(o, &ports);
+    exposure_warning(o, exposed, sizeof(exposed));
+    if (*exposed)
+        log_warn("%s", exposed);
     return true;
+}
+
+/*
+ * A failed start ends with its reasons: what the stop logs from here on is only what goes wrong in
+ * it, unless details are wanted.
+ */
+static void end_with_reasons(const struct options *o)
+{
+    TRITONSERVER_ServerOptions *so = NULL;
+    if (option_int(o, OPT_LOG_VERBOSE) > 0)
+        return;
+    if (!passed_or_printed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
+        return;
+    passed_or_printed(TRITONSERVER_ServerOptionsSetLogInfo(so, false), "setting log info enabled");
+    TRITONSERVER_ErrorDelete(TRITONSERVER_ServerOptionsDelete(so));
 }
 
 /*
@@ -623,18 +655,25 @@ static bool serve_until_signal(TRITONSERVER_Server *server, const struct options
         return false;
     if (!passed_or_printed(conch_server_load(server, on_models_loaded, NULL), "creating server"))
         return false;
-    wait_for_event(o, true);
+    notify_send("STATUS=Loading models");
+    wait_for_load(server, o);
     if (!atomic_load(&signal_number)) {
-        if (!passed_or_printed(take_load_error(), "creating server"))
+        if (!passed_or_printed(take_load_error(), "creating server")) {
+            end_with_reasons(o);
             return false;
+        }
         if (after_load && !open_ports(server, o, f))
             return false;
         /* Its default model must be ready. */
         if (option_bool(o, OPT_ALLOW_VERTEX_AI) && !start_vertex_ai(server, o, &f->vertex_ai))
             return false;
         follower_start(&f->follower, server, o);
-        wait_for_event(o, false);
+        const struct open_ports ports = ports_of(f);
+        announce_ready(server, o, &ports, now_ms() - start_ms);
+        notify_send("READY=1\nSTATUS=Serving");
+        wait_for_signal(server, o);
     }
+    notify_send("STOPPING=1\nSTATUS=Answering the last requests");
     print_console_line(TRITONSERVER_LOG_INFO, "Signal (%d) received.", atomic_load(&signal_number));
     return true;
 }
@@ -663,6 +702,7 @@ static int run_server(const struct options *o)
     struct frontends frontends = {0};
     struct rlimit before;
 
+    notify_init();
     catch_signals();
     if (option_bool(o, OPT_ALLOW_CLIENT_SHM))
         conch_catch_region_faults();
@@ -722,7 +762,7 @@ static bool is_tritonserver(const char *program)
 static void print_wrong(char *wrong, bool as_tritonserver)
 {
     if (as_tritonserver) {
-        options_help(stderr, "tritonserver");
+        options_help(stderr, "tritonserver", "all");
         fprintf(stderr, "\n%s\n", wrong);
         return;
     }
@@ -731,35 +771,74 @@ static void print_wrong(char *wrong, bool as_tritonserver)
     fprintf(stderr, "conch: %s\nTry 'conch --help'.\n", wrong);
 }
 
-int main(int argc, char **argv)
+static int print_help(const char *topic)
 {
-    struct options o;
-    int code = 0;
-    if (!make_arenas()) { /* any allocation would crash */
-        static const char text[] = "conch: there is not enough memory to start\n";
-        write_stderr(text, sizeof(text) - 1);
-        _exit(1);
-    }
-    bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
+    if (options_help(stdout, "conch", topic))
+        return 0;
+    char *topics = options_topics();
+    fprintf(stderr, "conch: there is no topic '%s' of --help; there are: %s\n", topic, topics);
+    free(topics);
+    return 1;
+}
 
-    if (argc > 1 && !as_tritonserver && strcmp(argv[1], "check") == 0)
-        return check_main(argc - 1, argv + 1, options_backend_directory());
-    char *wrong = options_parse(&o, argc, argv);
+/* Parses the options and does what they say. @wrong  a fault that was found before; taken */
+static int run_options(int argc, char **argv, char *wrong, bool as_tritonserver)
+{
+    struct options o = {0};
+    int code = 0;
+    if (!wrong)
+        wrong = options_parse(&o, argc, argv);
     if (wrong) {
         print_wrong(wrong, as_tritonserver);
         code = 1;
-    } else if (o.values[OPT_HELP].given) {
-        options_help(as_tritonserver ? stderr : stdout, as_tritonserver ? "tritonserver" : "conch");
-        code = as_tritonserver;
+    } else if (o.values[OPT_HELP].given) { /* conch's own --help is no option any more */
+        options_help(stderr, "tritonserver", "all");
+        code = 1;
     } else if (o.values[OPT_VERSION].given) {
         const char *backends = option_text(&o, OPT_BACKEND_DIRECTORY);
         const struct option_value *settings = &o.values[OPT_BACKEND_CONFIG];
         version_print(backends ? backends : options_backend_directory(), settings->list,
                       settings->n_list);
+    } else if (o.values[OPT_PRINT_CONFIG].given) {
+        options_print_config(stdout, &o, options_backend_directory(), options_cache_directory());
     } else {
         code = run_server(&o);
     }
     free(wrong);
     options_done(&o);
     return code;
+}
+
+static int run_words(int argc, char **argv)
+{
+    struct command c;
+    int code = 1;
+    char *wrong = command_read(&c, argc, argv);
+    if (!wrong && c.kind == COMMAND_BRIEF)
+        command_print_brief(); /* and nothing is served, so that a script sees a failure */
+    else if (!wrong && c.kind == COMMAND_HELP)
+        code = print_help(c.topic);
+    else
+        code = run_options(c.argc, c.argv, wrong, false);
+    command_done(&c);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    start_ms = now_ms();
+    if (!make_arenas()) { /* any allocation would crash */
+        static const char text[] = "conch: there is not enough memory to start\n";
+        write_stderr(text, sizeof(text) - 1);
+        _exit(1);
+    }
+    if (argc > 0 && is_tritonserver(argv[0]))
+        return run_options(argc, argv, NULL, true);
+    if (argc > 1 && strcmp(argv[1], "check") == 0)
+        return check_main(argc - 1, argv + 1, options_backend_directory());
+    if (argc > 1 && strcmp(argv[1], "config") == 0)
+        return show_config_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "new") == 0)
+        return create_main(argc - 1, argv + 1);
+    return run_words(argc, argv);
 }

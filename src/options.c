@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses the command line by the table in options.def.
+ * Parses the command line by the table in options.def. options_sources.c has the environment and
+ * the file of options.
  *
  * It does not use getopt_long, which prints its errors itself, and with which each new flag of ours
  * could make a prefix ambiguous that start scripts for Triton use. Here our own flags match only in
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/str.h"
 #include "options_priv.h"
 
 #define HONOURED                  EFFECT_HONOURED, NULL, NULL, NULL
@@ -62,9 +64,10 @@ char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (end == text || *end)
-        return option_message("Invalid option value. Got %s", text);
+        return option_message("Invalid option value. Got %s; valid are whole numbers", text);
     if (errno == ERANGE || value < min || value > max)
-        return option_message("Provided option value is out of bound. Got %s", text);
+        return option_message("Provided option value is out of bound. Got %s; valid are %jd to %jd",
+                              text, (intmax_t)min, (intmax_t)max);
     *ret_value = value;
     return NULL;
 }
@@ -75,9 +78,12 @@ char *option_parse_real(const char *text, double *ret_value)
     errno = 0;
     double value = strtod(text, &end);
     if (end == text || *end)
-        return option_message("Invalid option value. Got %s", text);
+        return option_message("Invalid option value. Got %s; valid are numbers", text);
     if (errno == ERANGE)
-        return option_message("Provided option value is out of bound. Got %s", text);
+        return option_message(
+            "Provided option value is out of bound. Got %s; valid are numbers from "
+            "-1.8e308 to 1.8e308",
+            text);
     *ret_value = value;
     return NULL;
 }
@@ -92,7 +98,8 @@ char *option_parse_bool(const char *text, int64_t *ret_value)
     *ret_value = is_any_word(text, "true", "on", "1");
     if (*ret_value || is_any_word(text, "false", "off", "0"))
         return NULL;
-    return option_message("invalid value for bool option: %s", text);
+    return option_message("invalid value for bool option: %s; valid are true, on, 1, false, off, 0",
+                          text);
 }
 
 static char *parse_value(const struct option *option, struct option_value *v, const char *text)
@@ -166,7 +173,18 @@ static char *refusal_of(const struct option *option, const char *text)
                           text ? "=" : "", text ? text : "", option->feature);
 }
 
-static char *take_value(struct options *o, enum option_id id, const char *text)
+char *options_keep(struct options *o, const char *text)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        abort();
+    o->kept = grow_list(o->kept, o->n_kept, sizeof(*o->kept));
+    o->kept[o->n_kept++] = copy;
+    return copy;
+}
+
+char *options_take(struct options *o, enum option_id id, enum option_source source,
+                   const char *text)
 {
     const struct option *option = &option_table[id];
     struct option_value *v = &o->values[id];
@@ -178,10 +196,12 @@ static char *take_value(struct options *o, enum option_id id, const char *text)
     }
     bool first = !v->given;
     v->given = true;
+    v->source = source;
     v->text = text;
     if (option->kind == KIND_LIST) {
         if (id == OPT_MODEL_STORE)
             v = &o->values[OPT_MODEL_REPOSITORY];
+        v->source = source;
         v->list = grow_list(v->list, v->n_list, sizeof(*v->list));
         v->list[v->n_list++] = text;
     }
@@ -231,10 +251,13 @@ static void add_deprecations(struct options *o)
     }
     const struct option_value *cache = &o->values[OPT_RESPONSE_CACHE_BYTE_SIZE];
     if (cache->given)
-        add_notice(
-            o, option_message("Warning: '--response-cache-byte-size' has been deprecated! Please "
-                              "use '--cache-config=local,size=%s' instead.",
-                              cache->text));
+        add_notice(o, option_message(
+                          "Warning: '--response-cache-byte-size' has been deprecated! This will "
+                          "default to the 'local' cache implementation with the provided byte "
+                          "size for its config. Please use '--cache-config' instead. The "
+                          "equivalent --cache-config CLI args would be: "
+                          "'--cache-config=local,size=%s'",
+                          cache->text));
     struct option_value *strict = &o->values[OPT_STRICT_MODEL_CONFIG];
     struct option_value *disable = &o->values[OPT_DISABLE_AUTO_COMPLETE_CONFIG];
     if (!strict->given)
@@ -250,6 +273,22 @@ static void add_deprecations(struct options *o)
 }
 
 /* ---- the command line ----------------------------------------------------------------------- */
+
+static char *refuse_flag(const char *name, size_t length)
+{
+    char *given = option_message("%.*s", (int)length, name);
+    const char *meant = NULL;
+    size_t least = SIZE_MAX;
+    for (int id = 0; id < N_OPTIONS; id++) {
+        if (str_nearer(given, option_table[id].flag, &least))
+            meant = option_table[id].flag;
+    }
+    char *wrong =
+        meant ? option_message("unrecognized option '--%s'; did you mean '--%s'?", given, meant)
+              : option_message("unrecognized option '--%s'", given);
+    free(given);
+    return wrong;
+}
 
 /* Finds the flag that the first `length` characters of name mean; or returns N_OPTIONS and
  * *ret_wrong. */
@@ -281,11 +320,42 @@ static enum option_id find_flag(const char *name, size_t length, char **ret_wron
         free(several);
         return N_OPTIONS;
     }
-    if (found == N_OPTIONS) {
-        *ret_wrong = option_message("unrecognized option '--%.*s'", (int)length, name);
-        return N_OPTIONS;
-    }
+    if (found == N_OPTIONS)
+        *ret_wrong = refuse_flag(name, length);
     return found;
+}
+
+enum option_id options_find(const char *name, size_t length, char **ret_wrong)
+{
+    for (int id = 0; id < N_OPTIONS; id++) {
+        const char *flag = option_table[id].flag;
+        if (strncmp(flag, name, length) == 0 && flag[length] == '\0')
+            return id;
+    }
+    *ret_wrong = refuse_flag(name, length);
+    return N_OPTIONS;
+}
+
+bool options_knows(const char *arg, bool *ret_takes_next)
+{
+    char *wrong = NULL;
+    size_t length = strlen(arg) > 2 ? strcspn(arg + 2, "=") : 0;
+    *ret_takes_next = false;
+    if (strncmp(arg, "--", 2) != 0 || length == 0)
+        return false;
+    enum option_id id = find_flag(arg + 2, length, &wrong);
+    free(wrong);
+    if (id == N_OPTIONS)
+        return false;
+    *ret_takes_next = option_table[id].kind != KIND_NONE && !arg[2 + length];
+    return true;
+}
+
+static void set_by_mode(struct options *o, enum option_id id, bool value)
+{
+    o->values[id].number = value;
+    o->values[id].text = value ? "true" : "false";
+    o->values[id].source = SOURCE_ENVIRONMENT;
 }
 
 static void set_defaults(struct options *o)
@@ -303,20 +373,29 @@ static void set_defaults(struct options *o)
     }
     const char *mode = getenv("AIP_MODE");
     if (mode && strcmp(mode, "PREDICTION") == 0) {
-        o->values[OPT_ALLOW_HTTP].number = 0;
-        o->values[OPT_ALLOW_GRPC].number = 0;
-        o->values[OPT_ALLOW_VERTEX_AI].number = 1;
+        set_by_mode(o, OPT_ALLOW_HTTP, false);
+        set_by_mode(o, OPT_ALLOW_GRPC, false);
+        set_by_mode(o, OPT_ALLOW_VERTEX_AI, true);
     }
 }
 
-/* Applies the environment to flags that the command line does not have. */
-static char *apply_environment(struct options *o)
+/* Takes the options that the command line does not have from the environment and from a file. */
+static char *take_other_sources(struct options *o)
+{
+    char *wrong = options_take_environment(o);
+    const char *path = o->values[OPT_CONFIG].text;
+    return wrong || !*path ? wrong : options_take_file(o, path);
+}
+
+/* Applies Vertex AI's variables to options that nothing else gives. */
+static char *apply_vertex_ai(struct options *o)
 {
     struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
     const char *storage = getenv("AIP_STORAGE_URI");
     if (repositories->n_list == 0 && storage) {
         repositories->list = grow_list(NULL, 0, sizeof(*repositories->list));
         repositories->list[repositories->n_list++] = storage;
+        repositories->source = SOURCE_ENVIRONMENT;
     }
     struct option_value *port = &o->values[OPT_VERTEX_AI_PORT];
     const char *given = getenv("AIP_HTTP_PORT");
@@ -328,6 +407,7 @@ static char *apply_environment(struct options *o)
             return text;
         }
         port->text = given;
+        port->source = SOURCE_ENVIRONMENT;
     }
     return NULL;
 }
@@ -364,7 +444,7 @@ char *options_parse(struct options *o, int argc, char *const argv[])
                 return option_message("option '--%s' requires an argument", flag);
             value = argv[++i];
         }
-        wrong = take_value(o, id, value);
+        wrong = options_take(o, id, SOURCE_COMMAND_LINE, value);
         if (wrong)
             return wrong;
         if (id == OPT_HELP)
@@ -372,7 +452,9 @@ char *options_parse(struct options *o, int argc, char *const argv[])
     }
     if (o->values[OPT_VERSION].given)
         return NULL;
-    wrong = apply_environment(o);
+    wrong = take_other_sources(o);
+    if (!wrong)
+        wrong = apply_vertex_ai(o);
     if (!wrong)
         wrong = options_check_together(o);
     if (!wrong)
@@ -389,4 +471,7 @@ void options_done(struct options *o)
     for (size_t i = 0; i < o->n_notices; i++)
         free(o->notices[i]);
     free(o->notices);
+    for (size_t i = 0; i < o->n_kept; i++)
+        free(o->kept[i]);
+    free(o->kept);
 }

@@ -29,9 +29,18 @@ enum option_id {
     N_OPTIONS
 };
 
-/* Texts are borrowed from argv, the environment or the table. */
+/* Where the value of an option is from; a later one counts before those in front of it. */
+enum option_source {
+    SOURCE_DEFAULT,
+    SOURCE_FILE,
+    SOURCE_ENVIRONMENT,
+    SOURCE_COMMAND_LINE,
+};
+
+/* Texts are borrowed from argv, the environment, the table, or options.kept. */
 struct option_value {
-    bool given; /* the flag was on the command line */
+    bool given; /* the value is no default */
+    enum option_source source;
     int64_t number;
     double real;
     const char *text; /* NULL when there is neither a value nor a default */
@@ -43,10 +52,13 @@ struct options {
     struct option_value values[N_OPTIONS];
     char **notices; /* lines to show to the user: what is deprecated or has no effect */
     size_t n_notices;
+    char **kept; /* memory that texts point into */
+    size_t n_kept;
 };
 
 /*
- * options_parse - parses and checks the whole command line.
+ * options_parse - parses and checks the whole command line, then the variables CONCH_… and the file
+ * of --config for the options that it does not have.
  *
  * @o     ended by options_done(), on error, too
  * @argv  must outlive o, whose values point into it
@@ -74,6 +86,8 @@ struct TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
  * folder that Triton uses. Valid until the next call.
  */
 const char *options_backend_directory(void);
+/* options_cache_directory - the same for the caches: caches/, lib/conch/caches/. */
+const char *options_cache_directory(void);
 
 /*
  * options_apply_http, options_apply_grpc, options_apply_metrics - set the members that options.def
@@ -86,11 +100,37 @@ void options_apply_vertex_ai(const struct options *o, struct conch_http_options 
 void options_apply_grpc(const struct options *o, struct conch_grpc_options *grpc);
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
 
-/* options_apply_trace - sets the members that the options of traces give. */
+/* options_apply_trace - sets the members that the options of traces give. The caller frees the list
+ * `settings` with free(), but not its texts. */
 void options_apply_trace(const struct options *o, struct conch_trace_options *trace);
 
-/* options_help - prints all flags with their defaults, by group, for a terminal of 100 columns. */
-void options_help(FILE *out, const char *program);
+/* options_knows - whether the argument is a flag, and whether its value is the argument behind. */
+bool options_knows(const char *arg, bool *ret_takes_next);
+
+/*
+ * options_help - prints flags with their defaults, by group, for a terminal of 100 columns.
+ * Headings are bold on a terminal, unless NO_COLOR is set.
+ *
+ * @topic  NULL: the flags that people use; "all"; the name of a group ("http"), or of a flag
+ * Returns whether there is such a topic; if not, nothing is printed.
+ */
+bool options_help(FILE *out, const char *program, const char *topic);
+
+/*
+ * options_print_config - prints the value of each option as a file for --config, by their sources:
+ * first what the command line gives, last the defaults.
+ *
+ * @backends  the folder of the backends when no option names one
+ * @caches    … of the caches
+ */
+void options_print_config(FILE *out, const struct options *o, const char *backends,
+                          const char *caches);
+
+/* options_are_in_environment - does a variable say what to serve? */
+bool options_are_in_environment(void);
+
+/* options_topics - the topics of --help with blanks between them; to be freed with free(). */
+char *options_topics(void);
 
 static inline bool option_bool(const struct options *o, enum option_id id)
 {

@@ -19,9 +19,10 @@
 
 static TRITONSERVER_Error *apply_log_format(TRITONSERVER_ServerOptions *so, const char *text)
 {
-    bool iso = strcmp(text, "ISO8601") == 0;
-    return TRITONSERVER_ServerOptionsSetLogFormat(so, iso ? TRITONSERVER_LOG_ISO8601
-                                                          : TRITONSERVER_LOG_DEFAULT);
+    return TRITONSERVER_ServerOptionsSetLogFormat(
+        so, strcmp(text, "ISO8601") == 0 ? TRITONSERVER_LOG_ISO8601
+            : strcmp(text, "json") == 0  ? CONCH_LOG_JSON
+                                         : TRITONSERVER_LOG_DEFAULT);
 }
 
 static TRITONSERVER_Error *apply_log_file(TRITONSERVER_ServerOptions *so, const char *text)
@@ -37,26 +38,51 @@ static TRITONSERVER_Error *apply_control_mode(TRITONSERVER_ServerOptions *so, co
                                               : TRITONSERVER_MODEL_CONTROL_NONE);
 }
 
-const char *options_backend_directory(void)
+/* Finds the folder of that kind of plugins beside the program, else the reference's. */
+static const char *plugin_directory(const char *kind, char *path, size_t size)
 {
-    static char path[4096];
-    static const char *const places[] = {"../lib/conch/backends", "../backends"};
+    static const char *const places[] = {"../lib/conch", ".."};
     char program[2048];
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
     if (length > 0) {
         program[length] = '\0';
         *(strrchr(program, '/') + 1) = '\0';
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-            snprintf(path, sizeof(path), "%s%s", program, places[i]);
+            snprintf(path, size, "%s%s/%s", program, places[i], kind);
             char *real = realpath(path, NULL);
             if (real) {
-                snprintf(path, sizeof(path), "%s", real);
+                snprintf(path, size, "%s", real);
                 free(real);
                 return path;
             }
         }
     }
-    return "/opt/tritonserver/backends";
+    snprintf(path, size, "/opt/tritonserver/%s", kind);
+    return path;
+}
+
+const char *options_backend_directory(void)
+{
+    static char path[4096];
+    return plugin_directory("backends", path, sizeof(path));
+}
+
+const char *options_cache_directory(void)
+{
+    static char path[4096];
+    return plugin_directory("caches", path, sizeof(path));
+}
+
+static TRITONSERVER_Error *apply_cache_directory(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    return TRITONSERVER_ServerOptionsSetCacheDirectory(so, text ? text : options_cache_directory());
+}
+
+static TRITONSERVER_Error *apply_agent_directory(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    static char path[4096];
+    return TRITONSERVER_ServerOptionsSetRepoAgentDirectory(
+        so, text ? text : plugin_directory("repoagents", path, sizeof(path)));
 }
 
 static TRITONSERVER_Error *apply_backend_directory(TRITONSERVER_ServerOptions *so, const char *text)
@@ -91,6 +117,103 @@ static TRITONSERVER_Error *apply_backend_config(TRITONSERVER_ServerOptions *so, 
     return error;
 }
 
+/* ---- Caches --------------------------------------------------------------------------------- */
+
+struct text_out {
+    char *text;
+    size_t n, capacity;
+};
+
+static void append_json_text(struct text_out *out, const char *text, size_t length)
+{
+    if (out->n + length + 1 > out->capacity) {
+        out->capacity = 2 * (out->n + length + 1);
+        out->text = realloc(out->text, out->capacity);
+        if (!out->text)
+            abort();
+    }
+    memcpy(out->text + out->n, text, length);
+    out->n += length;
+    out->text[out->n] = '\0';
+}
+
+/* Prints the characters up to `end` as a string of JSON. */
+static void append_json_string(struct text_out *out, const char *text, const char *end)
+{
+    append_json_text(out, "\"", 1);
+    for (; text < end; text++) {
+        char escaped[8];
+        unsigned char c = (unsigned char)*text;
+        bool plain = c >= ' ' && c != '"' && c != '\\';
+        snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+        append_json_text(out, plain ? text : escaped, plain ? 1 : 6);
+    }
+    append_json_text(out, "\"", 1);
+}
+
+/* Does an earlier value name this value's cache (or, with_setting, its setting, too)? */
+static bool is_named_before(const struct option_value *v, size_t index, bool with_setting)
+{
+    const char *text = v->list[index];
+    size_t n = (size_t)(strchr(text, ',') - text) + 1;
+    if (with_setting)
+        n = (size_t)(strchr(text + n, '=') - text) + 1;
+    for (size_t i = 0; i < index; i++) {
+        if (strncmp(v->list[i], text, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Returns the value of the last setting of that name for that cache; `text` is one of them. */
+static const char *last_setting(const struct option_value *v, const char *text)
+{
+    size_t n = (size_t)(strchr(strchr(text, ','), '=') - text) + 1;
+    const char *found = text + n;
+    for (size_t i = 0; i < v->n_list; i++) {
+        if (strncmp(v->list[i], text, n) == 0)
+            found = v->list[i] + n;
+    }
+    return found;
+}
+
+/* Applies all values cache,setting=value of the cache that the indexed one names. */
+static TRITONSERVER_Error *apply_cache(const struct option_value *v, size_t index,
+                                       TRITONSERVER_ServerOptions *so)
+{
+    const char *first = v->list[index];
+    size_t n = (size_t)(strchr(first, ',') - first);
+    struct text_out json = {0};
+    append_json_text(&json, "{", 1);
+    for (size_t i = index; i < v->n_list; i++) {
+        const char *text = v->list[i];
+        if (strncmp(text, first, n + 1) != 0 || is_named_before(v, i, true))
+            continue;
+        const char *value = last_setting(v, text);
+        append_json_text(&json, ",", i > index);
+        append_json_string(&json, text + n + 1, strchr(text + n + 1, '='));
+        append_json_text(&json, ":", 1);
+        append_json_string(&json, value, value + strlen(value));
+    }
+    append_json_text(&json, "}", 1);
+    char *name = copy_until(first, first + n);
+    TRITONSERVER_Error *error = TRITONSERVER_ServerOptionsSetCacheConfig(so, name, json.text);
+    free(name);
+    free(json.text);
+    return error;
+}
+
+static TRITONSERVER_Error *apply_caches(const struct options *o, TRITONSERVER_ServerOptions *so)
+{
+    const struct option_value *v = &o->values[OPT_CACHE_CONFIG];
+    TRITONSERVER_Error *error = NULL;
+    for (size_t i = 0; i < v->n_list && !error; i++) {
+        if (!is_named_before(v, i, false))
+            error = apply_cache(v, i, so);
+    }
+    return error;
+}
+
 /* Applies policy,setting=value, whose form was checked. */
 static TRITONSERVER_Error *apply_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
 {
@@ -101,6 +224,25 @@ static TRITONSERVER_Error *apply_host_policy(TRITONSERVER_ServerOptions *so, con
         TRITONSERVER_ServerOptionsSetHostPolicy(so, policy, setting, equals + 1);
     free(policy);
     free(setting);
+    return error;
+}
+
+static TRITONSERVER_Error *apply_rate_limit(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    return TRITONSERVER_ServerOptionsSetRateLimiterMode(so, strcasecmp(text, "execution_count") == 0
+                                                                ? TRITONSERVER_RATE_LIMIT_EXEC_COUNT
+                                                                : TRITONSERVER_RATE_LIMIT_OFF);
+}
+
+/* Applies name:count[:device], whose form was checked. */
+static TRITONSERVER_Error *apply_rate_resource(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *colon = strchr(text + 1, ':'), *device = strchr(colon + 1, ':');
+    char *name = copy_until(text, colon);
+    TRITONSERVER_Error *error = TRITONSERVER_ServerOptionsAddRateLimiterResource(
+        so, name, (size_t)strtoul(colon + 1, NULL, 10),
+        device ? (int)strtol(device + 1, NULL, 10) : -1);
+    free(name);
     return error;
 }
 
@@ -194,7 +336,8 @@ TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
             return error;
         }
     }
-    return NULL;
+    *ret_what = "setting cache configuration";
+    return of_log ? NULL : apply_caches(o, so);
 }
 
 /* ---- The frontends' options ------------------------------------------------------------------ */
@@ -221,7 +364,8 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
     http->write_timeout_ms = http->body_timeout_ms;
 }
 
-/* The platforms in front of these services speak neither TLS nor to several processes. */
+/* The platforms in front of these services speak neither TLS nor to several processes, nor for
+ * browsers. */
 static void apply_for_platform(const struct options *o, struct conch_http_options *http,
                                enum option_id port, enum option_id threads)
 {
@@ -229,7 +373,7 @@ static void apply_for_platform(const struct options *o, struct conch_http_option
     http->port = (int)option_int(o, port);
     http->n_threads = (int)option_int(o, threads);
     http->reuse_port = http->use_ssl = http->use_ssl_mutual = false;
-    http->header_forward_pattern = "";
+    http->header_forward_pattern = http->cors_origins = "";
     http->server_cert = http->server_key = http->root_cert = "";
 }
 
@@ -317,8 +461,26 @@ static int32_t trace_number(const struct options *o, const char *name, enum opti
     return (int32_t)strtol(trace_text(o, name, deprecated), NULL, 10); /* it was checked */
 }
 
+/* Sets the mode, and the settings of the exporter. */
+static void apply_trace_mode(const struct options *o, struct conch_trace_options *trace)
+{
+    const struct option_value *config = &o->values[OPT_TRACE_CONFIG];
+    const char **settings = calloc(config->n_list + 1, sizeof(*settings));
+    trace->settings = settings;
+    trace->n_settings = 0;
+    for (size_t i = 0; i < config->n_list; i++) {
+        const char *mode = trace_config_value(config->list[i], "mode");
+        const char *setting = trace_config_exporter(config->list[i]);
+        if (mode)
+            trace->opentelemetry = trace_mode_is_opentelemetry(mode);
+        if (setting && settings)
+            settings[trace->n_settings++] = setting;
+    }
+}
+
 void options_apply_trace(const struct options *o, struct conch_trace_options *trace)
 {
+    apply_trace_mode(o, trace);
     trace->file = trace_text(o, "triton,file", OPT_TRACE_FILE);
     trace->level = trace_level(o);
     trace->rate = (uint32_t)trace_number(o, "rate", OPT_TRACE_RATE);

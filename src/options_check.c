@@ -6,26 +6,28 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/origin.h"
 #include "options_priv.h"
 
-static char *out_of_bound(const char *text)
+static char *out_of_bound(const char *text, const char *valid)
 {
-    return option_message("Provided option value is out of bound. Got %s", text);
+    return option_message("Provided option value is out of bound. Got %s; valid are %s", text,
+                          valid);
 }
 
 CHECK(check_not_negative)
 {
-    return v->number < 0 ? out_of_bound(text) : NULL;
+    return v->number < 0 ? out_of_bound(text, "0 and more") : NULL;
 }
 
 CHECK(check_positive)
 {
-    return v->number < 1 ? out_of_bound(text) : NULL;
+    return v->number < 1 ? out_of_bound(text, "1 and more") : NULL;
 }
 
 CHECK(check_interval)
 {
-    return v->real >= 0 && v->real <= INT32_MAX ? NULL : out_of_bound(text);
+    return v->real >= 0 && v->real <= INT32_MAX ? NULL : out_of_bound(text, "0 to 2147483647");
 }
 
 CHECK(check_response_pool)
@@ -79,24 +81,44 @@ static bool is_one_of(const char *text, const char *const words[])
     return false;
 }
 
+/* Refuses a value that is none of the words: the reference's text, then the words. Takes wrong. */
+static char *refuse_unlisted_value(char *wrong, const char *const *words)
+{
+    char *all = option_message("%s; valid are %s", wrong, words[0]);
+    free(wrong);
+    for (size_t i = 1; words[i]; i++) {
+        char *more = option_message("%s, %s", all, words[i]);
+        free(all);
+        all = more;
+    }
+    return all;
+}
+
 CHECK(check_log_format)
 {
-    if (strcmp(text, "default") == 0 || strcmp(text, "ISO8601") == 0)
-        return NULL;
-    return option_message("invalid argument for --log-format");
+    static const char *const formats[] = {"default", "ISO8601", "json", NULL};
+    for (size_t i = 0; formats[i]; i++) {
+        if (strcmp(text, formats[i]) == 0)
+            return NULL;
+    }
+    return refuse_unlisted_value(option_message("invalid argument for --log-format"), formats);
 }
 
 CHECK(check_control_mode)
 {
     static const char *const modes[] = {"none", "poll", "explicit", NULL};
-    return is_one_of(text, modes) ? NULL
-                                  : option_message("invalid argument for --model-control-mode");
+    if (is_one_of(text, modes))
+        return NULL;
+    return refuse_unlisted_value(option_message("invalid argument for --model-control-mode"),
+                                 modes);
 }
 
 CHECK(check_rate_limit)
 {
     static const char *const modes[] = {"execution_count", "off", NULL};
-    return is_one_of(text, modes) ? NULL : option_message("invalid argument for --rate-limit");
+    if (is_one_of(text, modes))
+        return NULL;
+    return refuse_unlisted_value(option_message("invalid argument for --rate-limit"), modes);
 }
 
 CHECK(check_compression)
@@ -104,16 +126,18 @@ CHECK(check_compression)
     static const char *const levels[] = {"none", "low", "medium", "high", NULL};
     if (is_one_of(text, levels))
         return NULL;
-    return option_message("invalid argument for --grpc_infer_response_compression_level");
+    return refuse_unlisted_value(
+        option_message("invalid argument for --grpc_infer_response_compression_level"), levels);
 }
 
 CHECK(check_trace_level)
 {
     static const char *const levels[] = {"off", "timestamps", "tensors", "false", "true",
                                          "on",  "min",        "max",     NULL};
-    return is_one_of(text, levels)
-               ? NULL
-               : option_message("invalid value for trace level option: %s", text);
+    if (is_one_of(text, levels))
+        return NULL;
+    return refuse_unlisted_value(option_message("invalid value for trace level option: %s", text),
+                                 levels);
 }
 
 static char *not_empty(const struct option *option, const char *text)
@@ -237,25 +261,34 @@ CHECK(check_trace_config)
     if (is_setting(&s, "level"))
         return check_trace_level(option, v, s.value);
     if (is_setting(&s, "rate") || is_setting(&s, "count") ||
-        is_mode_setting(text, &s, "triton", "log-frequency"))
+        is_mode_setting(text, &s, "triton", "log-frequency") ||
+        is_mode_setting(text, &s, "opentelemetry", "bsp_max_queue_size") ||
+        is_mode_setting(text, &s, "opentelemetry", "bsp_schedule_delay") ||
+        is_mode_setting(text, &s, "opentelemetry", "bsp_max_export_batch_size"))
         return option_parse_int(s.value, INT32_MIN, INT32_MAX, &number);
     if (is_setting(&s, "mode"))
         return is_one_of(s.value, modes)
                    ? NULL
-                   : option_message("invalid value for trace mode option: %s", s.value);
+                   : refuse_unlisted_value(
+                         option_message("invalid value for trace mode option: %s", s.value), modes);
     if (is_mode_setting(text, &s, "triton", "file") ||
-        is_mode_setting(text, &s, "opentelemetry", NULL))
+        is_mode_setting(text, &s, "opentelemetry", "url") ||
+        is_mode_setting(text, &s, "opentelemetry", "resource"))
         return NULL;
     return option_message("there is no such setting of traces: %s", text);
 }
 
-bool trace_config_asks(const char *text)
+const char *trace_config_exporter(const char *text)
 {
     struct trace_setting s;
-    if (!split_trace_setting(text, &s))
-        return true;
-    return (is_setting(&s, "mode") && strcasecmp(s.value, "triton") != 0) ||
-           is_mode_setting(text, &s, "opentelemetry", NULL);
+    bool is_of_exporter =
+        split_trace_setting(text, &s) && is_mode_setting(text, &s, "opentelemetry", NULL);
+    return is_of_exporter ? s.name : NULL;
+}
+
+bool trace_mode_is_opentelemetry(const char *text)
+{
+    return strcasecmp(text, "opentelemetry") == 0;
 }
 
 const char *trace_config_value(const char *text, const char *name)
@@ -409,6 +442,14 @@ CHECK(check_restricted)
     return NULL;
 }
 
+CHECK(check_origins)
+{
+    const char *item;
+    size_t length;
+    const char *wrong = origin_list_check(text, &item, &length);
+    return wrong ? option_message("'%.*s' is no origin: %s", (int)length, item, wrong) : NULL;
+}
+
 /* ---- between flags -------------------------------------------------------------------------- */
 
 struct service {
@@ -481,7 +522,8 @@ static char *check_port_numbers(const struct options *o)
         int64_t port = option_int(o, all[i].port);
         if (option_bool(o, all[i].allow) && (port < 0 || port > 65535))
             return option_message(
-                "Bad option: \"--%s\".\nProvided option value is out of bound. Got %s",
+                "Bad option: \"--%s\".\nProvided option value is out of bound. Got %s; valid are 0 to "
+                "65535",
                 option_table[all[i].port].flag, o->values[all[i].port].text);
     }
     return NULL;

@@ -82,6 +82,27 @@ char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_
 char *option_parse_bool(const char *text, int64_t *ret_value);
 char *option_parse_real(const char *text, double *ret_value);
 
+/*
+ * options_find - finds the option with this whole name. Returns N_OPTIONS and *ret_wrong, to be
+ * freed, if there is none.
+ */
+enum option_id options_find(const char *name, size_t length, char **ret_wrong);
+
+/* options_take - checks the text and takes it as a value. Returns NULL or the error, to be freed.
+ */
+char *options_take(struct options *o, enum option_id id, enum option_source source,
+                   const char *text);
+
+/* options_keep - copies the text; the copy lives as long as o. */
+char *options_keep(struct options *o, const char *text);
+
+/*
+ * options_take_environment, options_take_file - take the options that are not given yet. Return
+ * NULL or the error, to be freed, with the variable or the line.
+ */
+char *options_take_environment(struct options *o);
+char *options_take_file(struct options *o, const char *path);
+
 /* The checks that options.def names, in options_check.c. */
 #define CHECK(name)                                                                                \
     char *name(const struct option *option, const struct option_value *v, const char *text)
@@ -95,6 +116,7 @@ CHECK(check_max_input_size);
 CHECK(check_memory_budget);
 CHECK(check_header_size);
 CHECK(check_restricted);
+CHECK(check_origins);
 CHECK(check_grpc_threads);
 CHECK(check_response_pool);
 CHECK(check_compression);
@@ -111,14 +133,16 @@ CHECK(check_gpu_size);
 CHECK(check_gpu_limit);
 CHECK(check_host_policy);
 bool metrics_config_asks(const char *text);
-bool trace_config_asks(const char *text);
 
 /*
  * trace_config_value - the value if text sets the name ("rate", "triton,file"), which may belong to
- * a mode; NULL: it sets something else. trace_level_is_off, trace_level_has_tensors - the meaning
- * of a level.
+ * a mode; NULL: it sets something else. trace_config_exporter - "<name>=<value>" of what text sets
+ * for the mode opentelemetry, or NULL. trace_level_is_off, trace_level_has_tensors - the meaning of
+ * a level; trace_mode_is_opentelemetry - of a mode.
  */
 const char *trace_config_value(const char *text, const char *name);
+const char *trace_config_exporter(const char *text);
+bool trace_mode_is_opentelemetry(const char *text);
 bool trace_level_is_off(const char *text);
 bool trace_level_has_tensors(const char *text);
 

@@ -14,6 +14,8 @@ import itertools
 import os
 import pathlib
 import random
+import sys
+import threading
 
 import pytest
 
@@ -80,6 +82,26 @@ def claimed(items, folder):
         except FileExistsError:
             continue
         yield from tests
+
+
+def free_loops_of_threads():
+    """tritonclient's HTTP client runs on gevent, whose event loop of a thread, two descriptors, outlives the thread. A process
+    that runs the tests of many files would keep a thousand of them."""
+    run = threading.Thread.run
+
+    def run_and_free(thread):
+        try:
+            run(thread)
+        finally:
+            hubs = sys.modules.get("gevent._hub_local")
+            hub = hubs and hubs.get_hub_if_exists()
+            if hub:
+                hub.destroy(destroy_loop=True)
+
+    threading.Thread.run = run_and_free
+
+
+free_loops_of_threads()
 
 
 def pytest_runtestloop(session):

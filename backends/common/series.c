@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each request has a thread, from the execution until its last response. A thread that has ended
- * waits in instance.ended until the next request, or the end of the instance, joins it.
- * instance.mu guards that list and the number of threads that run; no function of the server is
- * called under it. Functions that older servers lack are weak symbols (IF_THERE).
+ * waits in instance.ended until the next request, or the end of the instance, joins it. The struct
+ * of a joined thread, with its job and statistics, serves a later request. instance.mu guards that
+ * list and the number of threads that run; no function of the server is called under it. Functions
+ * that older servers lack are weak symbols (IF_THERE).
  */
 #include "common/series.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +24,10 @@ struct instance {
     /* Under mu. */
     size_t n_running;
     struct series *ended;
+    struct series *unused; /* of the thread that executes */
 };
+
+enum { KEPT_BYTES = 4096 }; /* the largest block that a job keeps for the next request */
 
 /* One request that is being answered. */
 struct series {
@@ -30,9 +35,9 @@ struct series {
     TRITONBACKEND_ResponseFactory *factory;
     TRITONBACKEND_ModelInstanceResponseStatistics *statistics; /* NULL: the server has none */
     uint64_t start_ns; /* of the response in progress: the end of the earlier one */
-    void *job;
     pthread_t thread;
-    struct series *next; /* in ended */
+    struct series *next;              /* in ended or unused */
+    _Alignas(max_align_t) char job[]; /* of series_backend.job_bytes */
 };
 
 /* Younger than what backend_check_version() asks for. */
@@ -53,9 +58,11 @@ static TRITONSERVER_Error *open_statistics(struct series *s)
 {
     if (!TRITONBACKEND_ModelInstanceResponseStatisticsNew)
         return NULL;
-    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsNew(&s->statistics));
-    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(s->statistics,
-                                                                      s->in->handle));
+    if (!s->statistics) {
+        TRY(TRITONBACKEND_ModelInstanceResponseStatisticsNew(&s->statistics));
+        TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(s->statistics,
+                                                                          s->in->handle));
+    }
     return TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(s->statistics,
                                                                            s->factory);
 }
@@ -162,9 +169,29 @@ const char *series_wanted(TRITONBACKEND_Request *request, const char *name)
     return NULL;
 }
 
+void series_elements_trim(struct series_elements *e, size_t most_bytes)
+{
+    if (e->capacity_bytes <= most_bytes)
+        return;
+    free(e->values);
+    *e = (struct series_elements){0};
+}
+
+static TRITONSERVER_Error *make_elements_room(struct series_elements *e, uint64_t size)
+{
+    if (e->values && size <= e->capacity_bytes)
+        return NULL;
+    series_elements_trim(e, 0);
+    e->values = size / 4 <= UINT32_MAX ? malloc(size ? size : 4) : NULL;
+    if (!e->values)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    e->capacity_bytes = size ? size : 4;
+    return NULL;
+}
+
 TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *name,
-                                 TRITONSERVER_DataType type, uint32_t **ret_values,
-                                 uint32_t *ret_n_values, uint32_t *ret_n_dims)
+                                 TRITONSERVER_DataType type, struct series_elements *e,
+                                 uint32_t *ret_n_dims)
 {
     TRITONSERVER_DataType is;
     TRITONBACKEND_Input *input;
@@ -177,27 +204,32 @@ TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *nam
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "input '%s' must be %s, it is %s",
                              name, TRITONSERVER_DataTypeString(type),
                              TRITONSERVER_DataTypeString(is));
-    uint32_t *values = size / 4 <= UINT32_MAX ? malloc(size ? size : 1) : NULL;
-    if (!values)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    TRITONSERVER_Error *err = backend_input_copy(input, n_buffers, values, size);
-    if (err) {
-        free(values);
-        return err;
-    }
-    *ret_values = values;
-    *ret_n_values = (uint32_t)(size / 4);
-    return NULL;
+    TRY(make_elements_room(e, size));
+    e->n = (uint32_t)(size / 4);
+    return backend_input_copy(input, n_buffers, e->values, size);
 }
 
 /* ---- Threads that answer -------------------------------------------------------------------- */
+
+static void delete_factory(struct series *s)
+{
+    if (s->factory)
+        backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory),
+                       "deleting a response factory");
+    s->factory = NULL;
+}
+
+static void trim_job(struct series *s, size_t most_bytes)
+{
+    if (series_backend.trim)
+        series_backend.trim(s->job, most_bytes);
+}
 
 static void end_series(struct series *s, TRITONSERVER_Error *err)
 {
     TRITONBACKEND_Response *response = NULL;
 
     report_response(s, 0, err);
-    close_statistics(s);
     if (err)
         backend_ignore(TRITONBACKEND_ResponseNewFromFactory(&response, s->factory),
                        "making an error response");
@@ -210,7 +242,7 @@ static void end_series(struct series *s, TRITONSERVER_Error *err)
                                                               TRITONSERVER_RESPONSE_COMPLETE_FINAL),
                        "ending a request");
     TRITONSERVER_ErrorDelete(err);
-    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory), "deleting a response factory");
+    delete_factory(s);
 }
 
 static void *run_series(void *arg)
@@ -220,7 +252,7 @@ static void *run_series(void *arg)
 
     s->start_ns = backend_now_ns();
     end_series(s, series_backend.send(s, s->job));
-    series_backend.free(s->job);
+    trim_job(s, KEPT_BYTES);
     pthread_mutex_lock(&in->mu);
     s->next = in->ended;
     in->ended = s;
@@ -239,17 +271,44 @@ static void join_ended(struct instance *in)
     for (; s; s = next) {
         next = s->next;
         pthread_join(s->thread, NULL);
-        free(s);
+        s->next = in->unused;
+        in->unused = s;
     }
 }
 
-static void free_series(struct series *s)
+/* Returns a struct for the next request; NULL: no memory. */
+static struct series *take_series(struct instance *in)
 {
-    close_statistics(s);
-    if (s->factory)
-        backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory),
-                       "deleting a response factory");
-    free(s);
+    join_ended(in);
+    struct series *s = in->unused;
+    if (s) {
+        in->unused = s->next;
+        return s;
+    }
+    s = calloc(1, sizeof(*s) + series_backend.job_bytes);
+    if (s)
+        s->in = in;
+    return s;
+}
+
+/* The request has no thread. */
+static void put_series_back(struct series *s)
+{
+    delete_factory(s);
+    trim_job(s, KEPT_BYTES);
+    s->next = s->in->unused;
+    s->in->unused = s;
+}
+
+static void free_unused(struct instance *in)
+{
+    struct series *s;
+    while ((s = in->unused)) {
+        in->unused = s->next;
+        trim_job(s, 0);
+        close_statistics(s);
+        free(s);
+    }
 }
 
 static TRITONSERVER_Error *start_series_thread(struct series *s, TRITONBACKEND_Request *request)
@@ -259,7 +318,6 @@ static TRITONSERVER_Error *start_series_thread(struct series *s, TRITONBACKEND_R
 
     TRY(TRITONBACKEND_ResponseFactoryNew(&s->factory, request));
     TRY(open_statistics(s));
-    join_ended(in);
     pthread_mutex_lock(&in->mu); /* until s->thread is set, which the joining thread reads */
     number = pthread_create(&s->thread, NULL, run_series, s);
     in->n_running += number == 0;
@@ -268,23 +326,6 @@ static TRITONSERVER_Error *start_series_thread(struct series *s, TRITONBACKEND_R
         return NULL;
     return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread: %s",
                          strerror(number));
-}
-
-/* Starts a thread that answers; the job is taken on success. */
-static TRITONSERVER_Error *start_series(struct instance *in, TRITONBACKEND_Request *request,
-                                        void *job)
-{
-    struct series *s = calloc(1, sizeof(*s));
-    TRITONSERVER_Error *err;
-
-    if (!s)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    s->in = in;
-    s->job = job;
-    err = start_series_thread(s, request);
-    if (err)
-        free_series(s);
-    return err;
 }
 
 /* Waits until the time is over or the request is cancelled. A client chooses the time, and the
@@ -307,13 +348,15 @@ static void hold_instance(TRITONBACKEND_Request *request, uint32_t ms)
 static TRITONSERVER_Error *begin_request(struct instance *in, TRITONBACKEND_Request *request)
 {
     uint32_t hold_ms = 0;
-    void *job = NULL;
-    TRITONSERVER_Error *err = series_backend.read(request, &job, &hold_ms);
+    struct series *s = take_series(in);
 
+    if (!s)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRITONSERVER_Error *err = series_backend.read(request, s->job, &hold_ms);
     if (!err)
-        err = start_series(in, request, job);
+        err = start_series_thread(s, request);
     if (err)
-        series_backend.free(job);
+        put_series_back(s);
     else
         hold_instance(request, hold_ms);
     return err;
@@ -378,6 +421,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
         pthread_cond_wait(&in->none, &in->mu);
     pthread_mutex_unlock(&in->mu);
     join_ended(in);
+    free_unused(in);
     pthread_cond_destroy(&in->none);
     pthread_mutex_destroy(&in->mu);
     free(in);

@@ -25,16 +25,18 @@ extern "C" {
 struct series; /* one request on its way */
 
 struct series_backend {
+    size_t job_bytes;
     /*
-     * @ret_job      for send() and free()
+     * @job          for send(): of zeros, or of a request that has ended
      * @ret_hold_ms  how long Execute holds the request after its job has begun; 0
      * An error is the request's only response.
      */
-    TRITONSERVER_Error *(*read)(TRITONBACKEND_Request *request, void **ret_job,
-                                uint32_t *ret_hold_ms);
+    TRITONSERVER_Error *(*read)(TRITONBACKEND_Request *request, void *job, uint32_t *ret_hold_ms);
     /* An error becomes the last response. */
     TRITONSERVER_Error *(*send)(struct series *s, const void *job);
-    void (*free)(void *job); /* also of one that read() has only half made; NULL is fine */
+    /* The job has ended: frees blocks of it that are larger than this, all of them with 0.
+     * Optional. */
+    void (*trim)(void *job, size_t most_bytes);
 };
 
 /* To be defined by the backend. */
@@ -63,16 +65,25 @@ TRITONSERVER_Error *series_send(struct series *s, const struct series_value *val
 /* series_wanted - the name, if the request asks for that output; else NULL. */
 const char *series_wanted(TRITONBACKEND_Request *request, const char *name);
 
+/* The elements of an input, in a block that the next request of the job uses again. */
+struct series_elements {
+    uint32_t *values;
+    uint32_t n;
+    size_t capacity_bytes;
+};
+
+/* series_elements_trim - frees the block if it is larger than this. */
+void series_elements_trim(struct series_elements *e, size_t most_bytes);
+
 /*
- * series_input - a request's input as 32-bit elements.
+ * series_input - reads a request's input as 32-bit elements.
  * @type        what it must be
- * @ret_values  the caller frees them by free()
  * @ret_n_dims  of its shape
  * Errors: INVALID_ARG  another type; UNAVAILABLE  no memory
  */
 TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *name,
-                                 TRITONSERVER_DataType type, uint32_t **ret_values,
-                                 uint32_t *ret_n_values, uint32_t *ret_n_dims);
+                                 TRITONSERVER_DataType type, struct series_elements *e,
+                                 uint32_t *ret_n_dims);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config - compares the model file and the model configuration, and completes the configuration.
- *
- * Completion happens once, when the model loads: the new configuration is written as text, given to
- * the server and read back, so that the rest of the backend knows only one configuration.
  */
+#include "common/model_file.h"
 #include "onnxruntime/external.h"
 #include "onnxruntime/model.h"
 
@@ -61,57 +59,6 @@ static void write_tensors(FILE *to, const struct tensor *tensors, size_t n, bool
     fputs("]", to);
 }
 
-/* Writes the old configuration with the missing parts added. */
-static void write_config(FILE *to, const struct model *m, int64_t max_batch_size)
-{
-    bool fill_inputs = doc_count(config_get(m, "input")) == 0;
-    bool fill_outputs = doc_count(config_get(m, "output")) == 0;
-
-    fprintf(to, "{\"max_batch_size\":%lld", (long long)max_batch_size);
-    for (const struct doc_value *v = doc_first(doc_root(m->config)); v; v = v->next) {
-        if (strcmp(v->key, "max_batch_size") == 0 ||
-            (fill_inputs && strcmp(v->key, "input") == 0) ||
-            (fill_outputs && strcmp(v->key, "output") == 0))
-            continue;
-        fputs(",", to);
-        doc_write_string(to, v->key);
-        fprintf(to, ":%.*s", (int)v->raw_len, v->raw);
-    }
-    if (fill_inputs) {
-        fputs(",\"input\":", to);
-        write_tensors(to, m->inputs, m->n_required, max_batch_size > 0);
-    }
-    if (fill_outputs) {
-        fputs(",\"output\":", to);
-        write_tensors(to, m->outputs, m->n_outputs, max_batch_size > 0);
-    }
-    if (max_batch_size > 1 && !config_get(m, "dynamic_batching") &&
-        !config_get(m, "sequence_batching") && !config_get(m, "ensemble_scheduling"))
-        fputs(",\"dynamic_batching\":{}", to);
-    fputs("}", to);
-}
-
-static TRITONSERVER_Error *set_config(struct model *m, TRITONBACKEND_Model *handle,
-                                      const char *text, size_t len)
-{
-    TRITONSERVER_Message *message;
-    TRITONSERVER_Error *err;
-    const char *why;
-    struct doc *config;
-
-    TRY(TRITONSERVER_MessageNewFromSerializedJson(&message, text, len));
-    err = TRITONBACKEND_ModelSetConfig(handle, 1, message);
-    backend_ignore(TRITONSERVER_MessageDelete(message), "deleting a message");
-    if (err)
-        return err;
-    config = doc_parse(text, len, &why);
-    if (!config)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL, "completed configuration: %s", why);
-    doc_free(m->config);
-    m->config = config;
-    return NULL;
-}
-
 static TRITONSERVER_Error *choose_batch_size(struct model *m, int64_t *ret_size)
 {
     int64_t size = 0;
@@ -126,36 +73,49 @@ static TRITONSERVER_Error *choose_batch_size(struct model *m, int64_t *ret_size)
     } else if (size == 0) {
         size = m->rt->default_max_batch_size;
         if (size > 0)
-            BACKEND_LOG(WARN,
-                        "model '%s' can batch but its configuration has no max_batch_size: %lld is "
-                        "used; set one to allow larger batches",
-                        m->name, (long long)size);
+            BACKEND_LOG(
+                WARN,
+                "model '%s' can batch but its configuration has no max_batch_size, or 0: %lld "
+                "is used, this backend's default-max-batch-size; write max_batch_size: N in "
+                "its config.pbtxt to allow batches of N",
+                m->name, (long long)size);
     }
     *ret_size = size;
     return NULL;
 }
 
+/* A completed configuration of this model. */
+struct completion {
+    const struct model *m;
+    bool batches;
+};
+
+static void write_completed_inputs(FILE *to, const void *arg)
+{
+    const struct completion *c = arg;
+
+    write_tensors(to, c->m->inputs, c->m->n_required, c->batches);
+}
+
+static void write_completed_outputs(FILE *to, const void *arg)
+{
+    const struct completion *c = arg;
+
+    write_tensors(to, c->m->outputs, c->m->n_outputs, c->batches);
+}
+
 TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle)
 {
-    TRITONSERVER_Error *err;
-    char *text = NULL;
-    int64_t max_batch_size = 0;
-    size_t len;
-    FILE *to;
+    struct completion c = {.m = m};
+    struct model_file_parts parts = {.write_inputs = write_completed_inputs,
+                                     .write_outputs = write_completed_outputs,
+                                     .arg = &c};
 
-    if (doc_count(config_get(m, "input")) > 0 && doc_count(config_get(m, "output")) > 0)
+    if (!model_file_lacks_tensors(m->config))
         return NULL;
-    TRY(choose_batch_size(m, &max_batch_size));
-    to = open_memstream(&text, &len);
-    if (!to)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    write_config(to, m, max_batch_size);
-    if (fclose(to) != 0)
-        err = backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    else
-        err = set_config(m, handle, text, len);
-    free(text);
-    return err;
+    TRY(choose_batch_size(m, &parts.max_batch_size));
+    c.batches = parts.max_batch_size > 0;
+    return model_file_complete(handle, &m->config, &parts);
 }
 
 /* ---- Check ---------------------------------------------------------------------------------- */

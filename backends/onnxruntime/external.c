@@ -2,6 +2,10 @@
 /*
  * An ONNX file is a protobuf message. Here it is walked field by field, without a copy of it in
  * memory: only messages in which a tensor can be are entered, all else is skipped by its length.
+ *
+ * src/core/config/onnx_head.c walks such files, too. The two share no reader, since a plugin sees
+ * public headers only (tools/checks/arrows) and is loaded by other servers with the same ABI. A
+ * field that one table of `paths` gets belongs into the other.
  */
 #include "onnxruntime/external.h"
 
@@ -145,7 +149,8 @@ static void next_text(struct walk *w, uint64_t end, char *to, size_t room)
 static const char in_memory[] = "*/_ORT_MEM_ADDR_/*";
 
 /* @real  NULL, with the reason in errno, if there is none */
-static TRITONSERVER_Error *check_file(const struct walk *w, const char *location, const char *real)
+static TRITONSERVER_Error *check_located_file(const struct walk *w, const char *location,
+                                              const char *real)
 {
     struct stat info;
     int why = errno;
@@ -185,7 +190,7 @@ static TRITONSERVER_Error *check_location(struct walk *w)
                  location) < 0)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     real = realpath(path, NULL);
-    err = check_file(w, location, real);
+    err = check_located_file(w, location, real);
     free(real);
     free(path);
     return err;

@@ -1,153 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In this order: the search (search_library() is the list of places), loading the table of
- * functions, and helpers. The library is never unloaded; library_done() says why. The struct is
- * constant once it is open, and all threads use it.
+ * In this order: where the library is searched, loading the table of functions, and helpers. The
+ * struct is constant once it is open, and all threads use it.
  */
 #include "onnxruntime/library.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define HOW_TO_GET                                                                                 \
-    "get it with `make deps` in Conch's folder, `pip install onnxruntime` or (Debian 13) "         \
-    "`apt install libonnxruntime1.21`, or name it: "                                               \
-    "--backend-config=onnxruntime,library-path=FILE or CONCH_ONNXRUNTIME=FILE"
+#include "common/framework.h"
 
 /* ---- The search ------------------------------------------------------------------------------ */
 
-/* The files that were tried, for the message; a memory stream. */
-struct search {
-    char *tried;
-    size_t tried_len;
-    FILE *tried_to;
+static const struct framework onnxruntime = {
+    .title = "ONNX Runtime's library libonnxruntime.so",
+    .variable = "CONCH_ONNXRUNTIME",
+    .beside = (const char *const[]){"/libonnxruntime.so*", "/onnxruntime/libonnxruntime.so*",
+                                    /* In a clone, from build/<preset>/backends/onnxruntime. */
+                                    "/../../../../.deps/onnxruntime/libonnxruntime.so*", NULL},
+    .system = (const char *const[]){"libonnxruntime.so.1", "libonnxruntime.so", NULL},
+    .package = "onnxruntime/capi/libonnxruntime.so*",
+    .how_to_get = "get it with `make deps` in Conch's folder, `pip install onnxruntime` or (Debian "
+                  "13) `apt install libonnxruntime1.21`, or name it: "
+                  "--backend-config=onnxruntime,library-path=FILE or CONCH_ONNXRUNTIME=FILE",
 };
-
-static void note_attempt(struct search *s, const char *where, const char *why)
-{
-    fprintf(s->tried_to, "%s%s%s%s", ftell(s->tried_to) > 0 ? ", " : "", where, why ? ": " : "",
-            why ? why : "");
-}
-
-static void *try_file(struct search *s, const char *file)
-{
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    const char *why = dlerror();
-
-    if (!handle) {
-        /* The name is in the loader's text already, and a missing file needs no further reason. */
-        size_t len = strlen(file);
-
-        if (why && strncmp(why, file, len) == 0 && why[len] == ':')
-            why += len + 1 + (why[len + 1] == ' ');
-        note_attempt(s, file, why && strstr(why, "No such file") ? NULL : why);
-    }
-    return handle;
-}
-
-static int compare_library_versions(const void *a, const void *b)
-{
-    return -strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Opens the newest file of a pattern that can be loaded. */
-static void *try_pattern(struct search *s, const char *prefix, const char *pattern)
-{
-    char *full = NULL;
-    void *handle = NULL;
-    glob_t found;
-
-    if (!prefix || asprintf(&full, "%s%s", prefix, pattern) < 0)
-        return NULL;
-    if (glob(full, 0, NULL, &found) == 0) {
-        qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_library_versions);
-        for (size_t i = 0; i < found.gl_pathc && !handle; i++)
-            handle = try_file(s, found.gl_pathv[i]);
-        globfree(&found);
-    } else {
-        note_attempt(s, full, NULL);
-    }
-    free(full);
-    return handle;
-}
-
-/* Where pip puts the wheel's library, below <prefix>/lib; Debian's own Python has dist-packages. */
-#define WHEEL(packages) "/lib/python3*/" packages "/onnxruntime/capi/libonnxruntime.so*"
-
-/* Tries the packages of the Pythons that the user would start: <prefix>/bin is on the PATH. */
-static void *try_pythons(struct search *s)
-{
-    const char *path = getenv("PATH"), *end;
-    void *handle = NULL;
-
-    for (; path && *path && !handle; path = *end ? end + 1 : end) {
-        char *python = NULL, *prefix = NULL;
-
-        end = strchrnul(path, ':');
-        if (asprintf(&python, "%.*s/python3", (int)(end - path), path) < 0)
-            return NULL;
-        if (access(python, X_OK) == 0 && asprintf(&prefix, "%.*s/..", (int)(end - path), path) > 0)
-            handle = try_pattern(s, prefix, WHEEL("site-packages"));
-        free(prefix);
-        free(python);
-    }
-    return handle;
-}
-
-static void *search_library(struct search *s, const char *backend_dir)
-{
-    const char *home = getenv("HOME");
-    void *handle = try_pattern(s, backend_dir, "/libonnxruntime.so*");
-    char *local = NULL;
-
-    if (!handle)
-        handle = try_pattern(s, backend_dir, "/onnxruntime/libonnxruntime.so*");
-    if (!handle) /* In a clone, from build/<preset>/backends/onnxruntime. */
-        handle = try_pattern(s, backend_dir, "/../../../../.deps/onnxruntime/libonnxruntime.so*");
-    if (!handle)
-        handle = try_file(s, "libonnxruntime.so.1");
-    if (!handle)
-        handle = try_file(s, "libonnxruntime.so");
-    if (!handle)
-        handle = try_pythons(s);
-    if (!handle && home && asprintf(&local, "%s/.local", home) > 0)
-        handle = try_pattern(s, local, WHEEL("site-packages"));
-    if (!handle)
-        handle = try_pattern(s, "/usr/local", WHEEL("dist-packages"));
-    if (!handle)
-        handle = try_pattern(s, "/usr", WHEEL("dist-packages"));
-    free(local);
-    return handle;
-}
-
-static TRITONSERVER_Error *find_onnxruntime(const char *backend_dir, const char *library,
-                                            void **ret_handle)
-{
-    struct search s = {0};
-    TRITONSERVER_Error *err = NULL;
-
-    if (!library || !*library)
-        library = getenv("CONCH_ONNXRUNTIME");
-    s.tried_to = open_memstream(&s.tried, &s.tried_len);
-    if (!s.tried_to)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    /* If the user names a file, that file is loaded or it is an error; no other file is tried. */
-    if (library && *library)
-        *ret_handle = try_file(&s, library);
-    else
-        *ret_handle = search_library(&s, backend_dir);
-    fclose(s.tried_to);
-    if (!*ret_handle)
-        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                            "ONNX Runtime's library libonnxruntime.so cannot be loaded; tried %s; "
-                            "%s",
-                            s.tried, HOW_TO_GET);
-    free(s.tried);
-    return err;
-}
 
 /* ---- The table of functions ------------------------------------------------------------------ */
 
@@ -165,14 +42,12 @@ static TRITONSERVER_Error *load_table(struct library *l, void *handle)
     ort_get_api_base_fn *get_api_base;
     void *symbol = dlsym(handle, "OrtGetApiBase");
     const void *const *table;
-    Dl_info where;
     unsigned int major, minor;
 
     if (!symbol)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "the ONNX Runtime library has no OrtGetApiBase: %s", dlerror());
-    if (dladdr(symbol, &where) && where.dli_fname)
-        l->path = realpath(where.dli_fname, NULL);
+    l->path = framework_path(symbol);
     memcpy(&get_api_base, &symbol, sizeof(get_api_base));
     l->version = get_api_base()->GetVersionString();
 
@@ -229,7 +104,7 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
     void *handle = NULL;
 
     keep_quiet();
-    TRY(find_onnxruntime(backend_dir, file, &handle));
+    TRY(framework_find(&onnxruntime, backend_dir, file, &handle));
     err = load_table(&l, handle);
     if (!err)
         err = read_providers(&l);
@@ -242,8 +117,6 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
 
 void library_done(struct library *l)
 {
-    /* The library stays loaded: its threads may still return from its code, and its thread-local
-     * objects have destructors in it. */
     free(l->path);
     free(l->providers);
 }

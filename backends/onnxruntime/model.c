@@ -6,11 +6,10 @@
  */
 #include "onnxruntime/model.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "common/model_file.h"
 #include "onnxruntime/cost.h"
 #include "onnxruntime/external.h"
 #include "onnxruntime/session.h"
@@ -25,44 +24,14 @@ static TRITONSERVER_Error *out_of_memory(void)
 /* Finds the .onnx file: in the version's folder, or in a folder there that is named like a file. */
 static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handle)
 {
-    const char *file = doc_string(doc_get(doc_root(m->config), "default_model_filename"), "");
     TRITONBACKEND_ArtifactType type;
     const char *folder;
-    uint64_t version;
-    struct stat info;
-    char *inner;
 
-    /* Conch refuses such a name before; other servers pass it. */
-    if (backend_escapes_folder(file))
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "default_model_filename '%s' of model '%s' is outside the version "
-                             "folder",
-                             file, m->name);
     TRY(TRITONBACKEND_ModelRepository(handle, &type, &folder));
     m->folder = strdup(folder);
     if (!m->folder)
         return out_of_memory();
-    TRY(TRITONBACKEND_ModelVersion(handle, &version));
-    if (asprintf(&m->path, "%s/%llu/%s", folder, (unsigned long long)version,
-                 *file ? file : "model.onnx") < 0) {
-        m->path = NULL;
-        return out_of_memory();
-    }
-    if (stat(m->path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        if (asprintf(&inner, "%s/model.onnx", m->path) < 0)
-            return out_of_memory();
-        free(m->path);
-        m->path = inner;
-    }
-    if (stat(m->path, &info) != 0)
-        return backend_error(TRITONSERVER_ERROR_NOT_FOUND, "unable to read '%s' of model '%s': %s",
-                             m->path, m->name, strerror(errno));
-    /* Opening a pipe would wait for a writer. */
-    if (!S_ISREG(info.st_mode))
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "unable to read '%s' of model '%s': it is no regular file", m->path,
-                             m->name);
-    return NULL;
+    return model_file_find(handle, m->config, m->name, "model.onnx", "model.onnx", &m->path);
 }
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
@@ -104,8 +73,12 @@ static TRITONSERVER_Error *read_ort_type(struct model *m, struct tensor *t, enum
     if (kind != ORT_KIND_TENSOR)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "model '%s': '%s' is no tensor but another kind of ONNX value, which "
-                             "is not supported",
-                             m->name, t->name);
+                             "is not supported%s",
+                             m->name, t->name,
+                             kind == ORT_KIND_SEQUENCE
+                                 ? "; of a classifier of scikit-learn, it is the output of ZipMap: "
+                                   "export the model with options={'zipmap': False}"
+                                 : "");
     TRY_ORT(&m->rt->lib, CastTypeInfoToTensorInfo(type, &shape)); /* owned by type */
     return read_ort_shape(m, t, shape);
 }

@@ -15,8 +15,8 @@
  *   room.c         is there address space
  */
 #include <stdlib.h>
-#include <string.h>
 
+#include "common/framework.h"
 #include "onnxruntime/execute.h"
 
 /* Only for `conch --version`; see src/version.h. */
@@ -27,16 +27,15 @@ char *conch_backend_version(const char *folder, const char *library_path)
 {
     struct library lib;
     TRITONSERVER_Error *err = library_open(folder, library_path, &lib);
-    char *text = NULL;
+    char *text, *details = NULL;
 
-    if (err) {
-        text = strdup(TRITONSERVER_ErrorMessage(err));
-        TRITONSERVER_ErrorDelete(err);
-        return text;
-    }
-    if (asprintf(&text, "ONNX Runtime %s from %s, providers: %s", lib.version,
-                 lib.path ? lib.path : "?", lib.providers) < 0)
-        text = NULL;
+    if (err)
+        return framework_version_text(err, NULL, NULL, NULL, NULL);
+    if (asprintf(&details, ", providers: %s", lib.providers) < 0)
+        details = NULL;
+    text =
+        framework_version_text(NULL, "ONNX Runtime", lib.version, lib.path, details ? details : "");
+    free(details);
     library_done(&lib);
     return text;
 }

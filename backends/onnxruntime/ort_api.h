@@ -34,7 +34,7 @@ struct ort_type;
 struct ort_value;
 
 enum ort_severity { ORT_VERBOSE, ORT_INFO, ORT_WARNING, ORT_ERROR, ORT_FATAL };
-enum ort_kind { ORT_KIND_TENSOR = 1, ORT_KIND_OPTIONAL = 6 };
+enum ort_kind { ORT_KIND_TENSOR = 1, ORT_KIND_SEQUENCE = 2, ORT_KIND_OPTIONAL = 6 };
 enum ort_allocator_kind { ORT_DEVICE_ALLOCATOR, ORT_ARENA_ALLOCATOR };
 enum ort_memory_kind { ORT_MEMORY_DEFAULT };
 enum ort_execution_mode { ORT_MODE_SEQUENTIAL, ORT_MODE_PARALLEL };

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/settings.h"
 #include "onnxruntime/room.h"
 
 #define MAX_THREADS            4096
@@ -50,61 +51,24 @@ static void forward_log(void *param, enum ort_severity severity, const char *cat
 
 /* ---- Settings ------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *setting_int(const struct doc *settings, const char *name, int64_t min,
-                                       int64_t max, int64_t otherwise, int64_t *ret_number)
-{
-    const char *text = backend_setting(settings, name);
-    long long number = otherwise;
-    char *end;
+static const char *const known_settings[] = {"allow-file-settings",
+                                             "allow-spinning",
+                                             "enable-global-threadpool",
+                                             "inter_op_thread_count",
+                                             "intra_op_thread_count",
+                                             "library-path",
+                                             NULL};
 
-    if (text) {
-        number = strtoll(text, &end, 10);
-        if (end == text || *end != '\0' || number < min || number > max)
-            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "--backend-config=onnxruntime,%s must be a whole number from %lld "
-                                 "to %lld, got '%s'",
-                                 name, (long long)min, (long long)max, text);
-    }
-    *ret_number = number;
-    return NULL;
+static TRITONSERVER_Error *setting_int(const struct doc *settings, const char *name, int64_t max,
+                                       int64_t otherwise, int64_t *ret_number)
+{
+    return settings_int(settings, "onnxruntime", name, 0, max, otherwise, ret_number);
 }
 
 static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *name,
                                         bool otherwise, bool *ret_yes)
 {
-    const char *text = backend_setting(settings, name);
-    bool yes = text && (strcmp(text, "1") == 0 || strcasecmp(text, "true") == 0);
-
-    if (text && !yes && strcmp(text, "0") != 0 && strcasecmp(text, "false") != 0)
-        return backend_error(
-            TRITONSERVER_ERROR_INVALID_ARG,
-            "--backend-config=onnxruntime,%s must be 0, 1, true or false, got '%s'", name, text);
-    *ret_yes = text ? yes : otherwise;
-    return NULL;
-}
-
-/* Warns of unknown settings: a misspelt setting would silently have no effect. The server passes
- * the last four to every backend. */
-static void warn_of_unknown(const struct doc *settings)
-{
-    static const char *const known[] = {"allow-file-settings",      "allow-spinning",
-                                        "enable-global-threadpool", "inter_op_thread_count",
-                                        "intra_op_thread_count",    "library-path",
-                                        "auto-complete-config",     "backend-directory",
-                                        "default-max-batch-size",   "min-compute-capability"};
-    const struct doc_value *v = doc_first(doc_get(doc_root(settings), "cmdline"));
-
-    for (; v; v = v->next) {
-        bool is_known = false;
-
-        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-            is_known |= strcmp(v->key, known[i]) == 0;
-        if (!is_known)
-            BACKEND_LOG(WARN,
-                        "--backend-config: '%s' is no setting of onnxruntime, so '%s' has no "
-                        "effect on it",
-                        v->key, doc_string(v, ""));
-    }
+    return settings_bool(settings, "onnxruntime", name, otherwise, ret_yes);
 }
 
 /* ---- Threads -------------------------------------------------------------------------------- */
@@ -120,7 +84,7 @@ static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *sett
     int64_t intra, inter = rt->inter_op_threads > 0 ? rt->inter_op_threads : 1;
     bool spin;
 
-    TRY(setting_int(settings, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
+    TRY(setting_int(settings, "intra_op_thread_count", MAX_THREADS, 0, &intra));
     TRY(setting_bool(settings, "allow-spinning", false, &spin));
     if (intra == 0)
         intra = rt->computes_alone ? 1 : CPU_COUNT(&rt->cpus);
@@ -223,10 +187,10 @@ static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settin
 
 static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settings)
 {
-    warn_of_unknown(settings);
-    TRY(setting_int(settings, "default-max-batch-size", 0, INT32_MAX, DEFAULT_MAX_BATCH_SIZE,
+    settings_warn_of_unknown(settings, "onnxruntime", known_settings);
+    TRY(setting_int(settings, "default-max-batch-size", INT32_MAX, DEFAULT_MAX_BATCH_SIZE,
                     &rt->default_max_batch_size));
-    TRY(setting_int(settings, "inter_op_thread_count", 0, MAX_THREADS, 0, &rt->inter_op_threads));
+    TRY(setting_int(settings, "inter_op_thread_count", MAX_THREADS, 0, &rt->inter_op_threads));
     TRY(setting_bool(settings, "enable-global-threadpool", true, &rt->shares_threads));
     TRY(setting_bool(settings, "allow-file-settings", false, &rt->allows_files));
     if (sched_getaffinity(getpid(), sizeof(rt->cpus), &rt->cpus) != 0) /* of the first thread */

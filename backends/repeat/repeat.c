@@ -12,56 +12,48 @@
  * held, and may go on long after it was released. With max_batch_size the shapes have a first
  * dimension of 1.
  */
-#include <stdlib.h>
-
 #include "common/series.h"
 
 struct job {
     const char *out, *idx; /* NULL: not requested */
-    uint32_t n, n_dims;
-    uint32_t *in, *delay_ms;
+    uint32_t n_dims;
+    struct series_elements in, delay_ms, wait_ms;
 };
 
-static void job_free(void *job)
+static void trim_repeat_job(void *job, size_t most_bytes)
 {
     struct job *j = job;
-    if (!j)
-        return;
-    free(j->in);
-    free(j->delay_ms);
-    free(j);
+    series_elements_trim(&j->in, most_bytes);
+    series_elements_trim(&j->delay_ms, most_bytes);
+    series_elements_trim(&j->wait_ms, most_bytes);
 }
 
 static TRITONSERVER_Error *read_inputs(TRITONBACKEND_Request *request, struct job *j,
                                        uint32_t *ret_hold_ms)
 {
-    uint32_t n_delays, n_waits, n_dims, *wait;
+    uint32_t n_dims;
 
-    TRY(series_input(request, "IN", TRITONSERVER_TYPE_INT32, &j->in, &j->n, &j->n_dims));
-    TRY(series_input(request, "DELAY", TRITONSERVER_TYPE_UINT32, &j->delay_ms, &n_delays, &n_dims));
-    TRY(series_input(request, "WAIT", TRITONSERVER_TYPE_UINT32, &wait, &n_waits, &n_dims));
-    *ret_hold_ms = n_waits ? wait[0] : 0;
-    free(wait);
-    if (n_waits != 1)
+    TRY(series_input(request, "IN", TRITONSERVER_TYPE_INT32, &j->in, &j->n_dims));
+    TRY(series_input(request, "DELAY", TRITONSERVER_TYPE_UINT32, &j->delay_ms, &n_dims));
+    TRY(series_input(request, "WAIT", TRITONSERVER_TYPE_UINT32, &j->wait_ms, &n_dims));
+    *ret_hold_ms = j->wait_ms.n ? j->wait_ms.values[0] : 0;
+    if (j->wait_ms.n != 1)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "WAIT must have 1 element, it has %u",
-                             n_waits);
-    if (n_delays != j->n)
+                             j->wait_ms.n);
+    if (j->delay_ms.n != j->in.n)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "IN and DELAY must have as many elements, they have %u and %u", j->n,
-                             n_delays);
+                             "IN and DELAY must have as many elements, they have %u and %u",
+                             j->in.n, j->delay_ms.n);
     if (j->n_dims > 2)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "IN must be a list of elements");
     return NULL;
 }
 
-static TRITONSERVER_Error *read_repeat_request(TRITONBACKEND_Request *request, void **ret_job,
+static TRITONSERVER_Error *read_repeat_request(TRITONBACKEND_Request *request, void *job,
                                                uint32_t *ret_hold_ms)
 {
-    struct job *j = calloc(1, sizeof(*j));
+    struct job *j = job;
 
-    *ret_job = j;
-    if (!j)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     j->out = series_wanted(request, "OUT");
     j->idx = series_wanted(request, "IDX");
     return read_inputs(request, j, ret_hold_ms);
@@ -71,19 +63,20 @@ static TRITONSERVER_Error *send_elements(struct series *s, const void *job)
 {
     const struct job *j = job;
 
-    for (uint32_t i = 0; i < j->n; i++) {
+    for (uint32_t i = 0; i < j->in.n; i++) {
         const struct series_value values[] = {
-            {j->out, TRITONSERVER_TYPE_INT32, j->in[i]},
+            {j->out, TRITONSERVER_TYPE_INT32, j->in.values[i]},
             {j->idx, TRITONSERVER_TYPE_UINT32, i},
         };
-        TRY(series_pause(s, j->delay_ms[i]));
+        TRY(series_pause(s, j->delay_ms.values[i]));
         TRY(series_send(s, values, 2, j->n_dims));
     }
     return NULL;
 }
 
 const struct series_backend series_backend = {
+    .job_bytes = sizeof(struct job),
     .read = read_repeat_request,
     .send = send_elements,
-    .free = job_free,
+    .trim = trim_repeat_job,
 };

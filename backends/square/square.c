@@ -8,32 +8,31 @@
  * A decoupled model: the number of responses depends on the request. With max_batch_size the shapes
  * have a first dimension of 1.
  */
-#include <stdlib.h>
-
 #include "common/series.h"
 
 struct job {
     const char *out; /* NULL: not requested */
     uint32_t n, n_dims;
+    struct series_elements in;
 };
 
-static TRITONSERVER_Error *read_square_request(TRITONBACKEND_Request *request, void **ret_job,
+static void trim_square_job(void *job, size_t most_bytes)
+{
+    series_elements_trim(&((struct job *)job)->in, most_bytes);
+}
+
+static TRITONSERVER_Error *read_square_request(TRITONBACKEND_Request *request, void *job,
                                                uint32_t *ret_hold_ms)
 {
-    uint32_t n_values, *in;
-    struct job *j = malloc(sizeof(*j));
+    struct job *j = job;
 
     (void)ret_hold_ms;
-    *ret_job = j;
-    if (!j)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    TRY(series_input(request, "IN", TRITONSERVER_TYPE_INT32, &in, &n_values, &j->n_dims));
-    j->n = n_values ? in[0] : 0;
+    TRY(series_input(request, "IN", TRITONSERVER_TYPE_INT32, &j->in, &j->n_dims));
+    j->n = j->in.n ? j->in.values[0] : 0;
     j->out = series_wanted(request, "OUT");
-    free(in);
-    if (n_values != 1 || j->n_dims > 2)
+    if (j->in.n != 1 || j->n_dims > 2)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "IN must have 1 element, it has %u",
-                             n_values);
+                             j->in.n);
     if ((int32_t)j->n < 0)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "IN must not be negative, it is %d",
                              (int32_t)j->n);
@@ -53,7 +52,8 @@ static TRITONSERVER_Error *send_copies(struct series *s, const void *job)
 }
 
 const struct series_backend series_backend = {
+    .job_bytes = sizeof(struct job),
     .read = read_square_request,
     .send = send_copies,
-    .free = free,
+    .trim = trim_square_job,
 };

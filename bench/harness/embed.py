@@ -28,6 +28,8 @@ MODELS = {
     "direct": f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\nsequence_batching {{ direct {{ }} {START_END} }}\n",
     "oldest": f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\n"
               f"sequence_batching {{ oldest {{ max_candidate_sequences: 64 }} {START_END} }}\n",
+    "cached": "instance_group [ { count: 1 kind: KIND_CPU } ]\nresponse_cache { enable: true }\n",
+    "limited": "instance_group [ { count: 1 kind: KIND_CPU rate_limiter { resources [ { name: 'R' count: 1 } ] } } ]\n",
 }
 
 
@@ -139,6 +141,76 @@ def embed(lab):
                      figure(theirs and theirs["p50_us"]), f"{ours['switches']:.2f}"])
     return table(["model", "in flight", "executes", "Conch CPU µs", "least", "Triton CPU µs", "goal", "met", "Conch p50 µs",
                   "Triton p50 µs", "switches per request"], rows)
+
+
+# requests under way, inline
+LIMITED_CELLS = [(1, False), (1, True), (64, False), (64, True)]
+
+
+def limiter(lab):
+    """what the rate limiter adds to an execution of a model that shares its resource with nobody, by the C API in process"""
+    seen = {}
+    for _ in range(max(5, round(lab.settings.rounds * lab.settings.seconds / TURN_S / 1.5))):
+        for cell in LIMITED_CELLS:
+            in_flight, inlined = cell
+            for limited in (False, True):
+                flags = ["--in-flight", in_flight, *["--inline"] * inlined, *["--limited"] * limited]
+                made = run(lab, "Conch", ["limited"], {lab.settings.server_cpu}, *flags, seconds=TURN_S)
+                seen.setdefault((cell, limited), []).append(made["cpu_us"])
+    rows = []
+    for cell in LIMITED_CELLS:
+        in_flight, inlined = cell
+        off, on = seen[cell, False], seen[cell, True]
+        added = statistics.median(b - a for a, b in zip(off, on))
+        rows.append([in_flight, "inline" if inlined else "threads", f"{statistics.median(off):.3f}", f"{statistics.median(on):.3f}", f"{added:.3f}",
+                     "≤ 0.2", met(added <= 0.2)])
+    return table(["in flight", "executes", "CPU µs off", "CPU µs on", "added", "goal", "met"], rows)
+
+
+# what is asked, flags, goal: CPU µs at most (hits), or part of the plain one that is added (misses)
+CACHE_CELLS = {
+    "hit, 64 B": (("--in-flight", 1), True, 0.4),
+    "misses only, 64 B": (("--in-flight", 64, "--new"), False, 0.03),
+    "misses only, 64 B, inline": (("--in-flight", 64, "--new", "--inline"), False, 0.03),
+}
+
+
+def _caches(lab, who):
+    """The folder of the caches of Conch, or of the genuine Triton."""
+    if who == "Conch":
+        return lab.build / "caches"
+    return next((lab.root / ".deps/reference/venv/lib").glob("python3.*/site-packages/pytriton/tritonserver/caches"))
+
+
+def cache(lab):
+    """the response cache `local`, by the C API in process: hits, against the genuine one, and misses only, against no cache"""
+    seen, mallocs = {}, {}
+    for i in range(max(5, round(lab.settings.rounds * lab.settings.seconds / TURN_S / 1.5))):
+        for what, (flags, hits, _goal) in CACHE_CELLS.items():
+            for who in ("Conch", "Triton") if hits else ("Conch", "none"):
+                try:
+                    more = () if who == "none" else ("--cache", _caches(lab, who))
+                    ask = {"of": _repository, "seconds": TURN_S}
+                    library = "Triton" if who == "Triton" else "Conch"
+                    made = run(lab, library, ["cached"], {lab.settings.server_cpu}, *flags, *more, **ask)
+                    if i == 0:
+                        mallocs[what, who] = run(lab, library, ["cached"], {lab.settings.server_cpu}, *flags, *more,
+                                                 more=lab.counting(f"{who}-cached"), **ask)["mallocs"]
+                except servers.Missing as missing:
+                    say(f"  left out: {missing}")
+                    continue
+                seen.setdefault((what, who), []).append(made["cpu_us"])
+    rows = []
+    for what, (_flags, hits, goal) in CACHE_CELLS.items():
+        other = "Triton" if hits else "none"
+        ours, theirs = seen[what, "Conch"], seen.get((what, other))
+        cpu = statistics.median(ours)
+        base = statistics.median(theirs) if theirs else None
+        added = statistics.median((a - b) / b for a, b in zip(ours, theirs)) if theirs and not hits else None
+        rows.append([what, f"{cpu:.3f}", f"{base:.3f}" if base else "–", other, f"≤ {goal} µs" if hits else f"≤ {goal:.0%} more",
+                     met(cpu <= goal) if hits else met(added <= goal), f"{mallocs[what, 'Conch']:.2f}",
+                     f"{mallocs[what, other]:.1f}" if theirs else "–"])
+    return table(["what", "Conch CPU µs", "other CPU µs", "other", "goal", "met", "Conch mallocs", "other mallocs"], rows)
 
 
 RESPONSES = 10_000

@@ -85,12 +85,13 @@ def _in_process(lab):
         theirs, alone_there = (seen.get((model, "Triton", bare), []) for model in ("three", "plain"))
         us, counted = _median(ours, "cpu_us"), mallocs["Conch", flags]
         counted_there = mallocs.get(("Triton", bare))
-        rows.append([n, "inline" if inline else "threads", figure(us), figure(min(run["cpu_us"] for run in ours)), figure(_median(alone, "cpu_us")),
+        rows.append([n, "inline" if inline else "threads", figure(us), figure(min(run["cpu_us"] for run in ours)),
+                     figure(_median(ours, "kernel_us")), f"{_median(ours, 'switches'):.2f}", figure(_median(alone, "cpu_us")),
                      figure(_median(theirs, "cpu_us")), figure(_median(alone_there, "cpu_us")),
                      f"{_median(theirs, 'cpu_us') / us:.1f} ×" if theirs else "–", f"≤ {goal}" if goal else "–", met(us <= goal) if goal else "–",
                      figure(_median(ours, "p50_us")), figure(_median(theirs, "p50_us")), f"{counted:.3f}", "0", met(counted < 0.01),
                      figure(counted_there)])
-    return table(["in flight", "executes", "Conch CPU µs", "least", "Conch, one step alone", "Triton CPU µs", "Triton, one step alone", "less", "goal",
+    return table(["in flight", "executes", "Conch CPU µs", "least", "of it the kernel", "changes of thread", "Conch, one step alone", "Triton CPU µs", "Triton, one step alone", "less", "goal",
                   "met", "Conch p50 µs", "Triton p50 µs", "Conch mallocs", "goal", "met", "Triton mallocs"], rows)
 
 
@@ -147,14 +148,16 @@ def _large(lab):
                 copied[who, more] = counted and counted["copied"]
     rows = []
     for who, more, goal in LARGE:
-        ten, one = (_median(seen.get((model, who, ("--bytes", LARGE_BYTES, *more)), []), "cpu_us") for model in ("ten", "hollow0"))
+        runs = seen.get(("ten", who, ("--bytes", LARGE_BYTES, *more)), [])
+        ten, one = _median(runs, "cpu_us"), _median(seen.get(("hollow0", who, ("--bytes", LARGE_BYTES, *more)), []), "cpu_us")
         if ten is None:
             continue
         bytes_copied = copied[who, more]
-        rows.append([who, "inline" if more else "threads", figure(ten), figure(one), figure(ten / 10), f"≤ {goal}" if goal else "–",
+        rows.append([who, "inline" if more else "threads", figure(ten), figure(one), f"{_median(runs, 'switches'):.1f}",
+                     figure(_median(runs, "fresh_us")), figure(ten / 10), f"≤ {goal}" if goal else "–",
                      met(ten / 10 <= goal) if goal else "–", f"{bytes_copied:.0f}", "0" if who == "Conch" else "–",
                      met(bytes_copied == 0) if who == "Conch" else "–"])
-    return table(["server", "executes", "ten steps CPU µs", "one step alone", "per step", "goal", "met", "bytes copied", "goal", "met"], rows)
+    return table(["server", "executes", "ten steps CPU µs", "one step alone", "changes of thread", "a fresh block", "per step", "goal", "met", "bytes copied", "goal", "met"], rows)
 
 
 def ensemble(lab):

@@ -4,15 +4,18 @@ idle connection holds.
 """
 
 import contextlib
+import http.server
 import json
 import math
 import os
 import statistics
+import threading
 import time
 import urllib.request
 from pathlib import Path
 
 from . import grpc_requests, micro, requests, servers
+from .grpc import TLS_COSTS, tls_costs
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -132,13 +135,46 @@ def traces(lab):
     return table(["connections", "traced CPU µs", "not traced CPU µs", "ratio", "goal", "met"], rows)
 
 
+class _Collector(http.server.BaseHTTPRequestHandler):
+    """Takes spans and forgets them."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):    # noqa: N802
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def spans(lab):
+    """64 B with one of 100 requests, or each, traced and sent to a collector of OpenTelemetry, against none"""
+    collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
+    collector.daemon_threads = True
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{collector.server_address[1]}/v1/traces"
+    rows = []
+    for n in (16, 64):
+        few, every, none = (Cell(server, requests.small(), n) for server in (lab.conch_spans(100, url), lab.conch_spans(1, url), lab.conch()))
+        lab.bench.turns([few, every, none])
+        costs, more_us = ratio(few, none), every.cpu_us - none.cpu_us
+        rows.append([n, cpu(none), cpu(few), f"{costs.median:.3f} ± {costs.spread:.3f}", "≤ 1.01", met(costs.median <= 1.01), cpu(every), figure(more_us),
+                     "≤ 2", met(more_us <= 2)])
+    return table(["connections", "none CPU µs", "1 % CPU µs", "ratio", "goal", "met", "all CPU µs", "more µs", "goal", "met"], rows)
+
+
 def tls(lab):
-    """HTTP with TLS, 64 B and 602 kB both ways: what it adds, against AES-GCM of the bytes alone"""
-    plain, secure = lab.conch(), lab.conch_tls()
+    """HTTP with TLS, 64 B and 602 kB both ways: what it adds, against OpenSSL's part of a small request, and AES-GCM of the bytes alone"""
+    plain, secure, floor = lab.conch(), lab.conch_tls(), lab.conch_openssl()
     rows = []
     for request, loads in ((requests.small(), (1, 16, 64)), (requests.image(), (1, 4, 16))):
         is_small = len(request.wire) < 1000
-        pairs = [[Cell(server, request, n) for server in (plain, secure)] for n in loads]
+        pairs = [[Cell(server, request, n) for server in (plain, secure, *([floor] if is_small else []))] for n in loads]
+        for cell in (cell for pair in pairs for cell in pair[2:]):
+            cell.excluded = lab.openssl_file(floor)
         # An answer is about as long as its request.
         alone = []
         for _ in range(lab.settings.rounds):
@@ -147,11 +183,10 @@ def tls(lab):
                 lab.bench.sample(cell)
         aes_us = statistics.median(alone)
         goal = 1.5 if is_small else 2 * aes_us
-        for a, b in pairs:
-            more = b.cpu_us - a.cpu_us
-            rows.append([request.name, a.connections, cpu(a), cpu(b), f"{more:.2f}", figure(aes_us), f"≤ {figure(goal)}", met(more <= goal),
+        for a, b, *c in pairs:
+            rows.append([request.name, a.connections, cpu(a), cpu(b), figure(aes_us), *tls_costs(a, b, c[0] if c else None, goal),
                          f"{figure(a.p50_us)} / {figure(b.p50_us)}", f"{figure(a.p99_us)} / {figure(b.p99_us)}"])
-    return table(["request", "connections", "plain CPU µs", "TLS CPU µs", "more µs", "AES-256-GCM alone CPU µs", "goal", "met", "p50 µs: plain / TLS",
+    return table(["request", "connections", "plain CPU µs", "TLS CPU µs", "AES-256-GCM alone CPU µs", *TLS_COSTS, "p50 µs: plain / TLS",
                   "p99 µs"], rows)
 
 

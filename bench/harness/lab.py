@@ -123,9 +123,29 @@ class Lab:
         flags = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
         return self._conch_more(name, flags, tls=True, **more)
 
+    def openssl_file(self, server):
+        """The excluded time of a server of _with_openssl()."""
+        return self.folder / f"openssl-{server.name}"
+
+    def _with_openssl(self):
+        """Without TLS, but each request takes what OpenSSL takes for its records (micro/tls_added.c)."""
+        return {"LD_PRELOAD": str(self.programs / "tls_added.so"), "TLS_ADDED_FILE": str(self.folder / "openssl-Conch")}
+
+    def conch_openssl(self):
+        return self.once("conch-openssl", lambda log, cpu: servers.conch(
+            self.build, self._repository("conch"), log, cpu, env=self._with_openssl()))
+
+    def conch_grpc_openssl(self):
+        return self._conch_grpc("conch-grpc-openssl", env=self._with_openssl())
+
     def conch_traced(self):
         flags = ["triton,file=" + str(self.folder / "trace.json"), "level=TIMESTAMPS", "rate=1000"]
         return self._conch_more("conch-traced", [f"--trace-config={flag}" for flag in flags])
+
+    def conch_spans(self, rate, url):
+        """One of so many requests is traced, and sent to that collector."""
+        flags = ["mode=opentelemetry", f"opentelemetry,url={url}", "level=TIMESTAMPS", f"rate={rate}"]
+        return self._conch_more(f"conch-spans-{rate}", [f"--trace-config={flag}" for flag in flags])
 
     def conch_idle(self, descriptors):
         return self._conch_more("conch-idle", [], descriptors=descriptors)

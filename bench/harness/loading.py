@@ -48,6 +48,13 @@ def _argv(lab, name, folder, port, flags=()):
                                [f"--backend-directory={lab.build / 'backends'}", *flags])
 
 
+def start_once(lab, argv, port, what):
+    """Starts and stops a server: its times and memory."""
+    lab.bench.wait_quiet()
+    log = lab.folder / f"start-{port}.log"
+    return json.loads(micro.run(lab, [lab.programs / "bench_start", port, log, *argv], what, pinned=False))
+
+
 def _starts(lab, n):
     """Starts both servers with n models several times: {name: {what: median}}; a server that is not installed is left out."""
     folder = repository(lab, n)
@@ -65,10 +72,7 @@ def _starts(lab, n):
                     raise
                 say(f"  left out: {missing}")
                 continue
-            lab.bench.wait_quiet()
-            runs.append(json.loads(micro.run(
-                lab, [lab.programs / "bench_start", port, lab.folder / f"start-{name}.log", *argv],
-                f"{name} with {n} models", pinned=False)))
+            runs.append(start_once(lab, argv, port, f"{name} with {n} models"))
             say(f"  round {turn + 1}  {name:7} {n:6} models  ready {runs[-1]['ready_ms']:9.1f} ms  "
                 f"CPU {runs[-1]['cpu_ms']:9.1f} ms  "
                 f"{runs[-1]['rss_kb'] / 1024:6.1f} MB  {runs[-1]['threads']} threads")

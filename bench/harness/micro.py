@@ -2,11 +2,14 @@
 """The small programs of bench/micro, and their libraries."""
 
 import json
+import math
 import os
 import subprocess
 
 from .measure import Failed, pin
 from .servers import Missing
+
+RECORD_BYTES = 16384     # of TLS, at most
 
 # The contents of MALLOC_COUNT_FILE, in the order of enum call in malloc_count.c; free is not counted.
 ALLOCATING_CALLS = 4
@@ -62,6 +65,12 @@ def copy_loop(lab, files, n_bytes):
 def aes_loop(lab, n_in, n_out):
     """CPU µs of AES-256-GCM alone, by OpenSSL, for so many bytes of a request and of its answer."""
     return json.loads(run(lab, [lab.programs / "bench_aes_loop", n_in, n_out, lab.settings.seconds / 4], "aes_loop"))["aes_us"]
+
+
+def openssl_mallocs(lab, n_in, n_out):
+    """Allocating calls that OpenSSL alone makes for the records of so many bytes of a request and of its answer."""
+    said = json.loads(run(lab, [lab.programs / "bench_tls_loop", "--allocations"], "tls_loop"))
+    return said["read"] * math.ceil(n_in / RECORD_BYTES) + said["written"] * math.ceil(n_out / RECORD_BYTES)
 
 
 def count_mallocs(lab, server, request):

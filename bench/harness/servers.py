@@ -133,10 +133,10 @@ def conch_grpc(build, repository, log, cpu, flags=(), **more):
     return Server("Conch", argv, log, cpu, grpc_port=0, **more)
 
 
-def triton_grpc(root, repository, log, cpu):
-    program = _set_up_triton(root)
+def triton_grpc(root, repository, log, cpu, flags=()):
+    program = set_up_triton(root)
     ports = [free_port() for _ in range(3)]
-    argv = [str(program), str(repository), *map(str, ports), *GRPC_FLAGS]
+    argv = [str(program), str(repository), *map(str, ports), *GRPC_FLAGS, *flags]
     return Server("Triton", argv, log, cpu, port=ports[0], grpc_port=ports[1])
 
 
@@ -162,7 +162,7 @@ def conch(build, repository, log, cpu, flags=(), env=None, **more):
     return Server("Conch", conch_argv(build, repository, more.get("port") or 0, flags), log, cpu, env=env, **more)
 
 
-def _set_up_triton(root):
+def set_up_triton(root):
     program = root / "tools" / "reference"
     # Without arguments the program only installs itself, which the first time takes longer than a start may.
     if subprocess.run([str(program)], stdout=sys.stderr, check=False).returncode != 0:
@@ -171,7 +171,7 @@ def _set_up_triton(root):
 
 
 def triton(root, repository, log, cpu, flags=(), env=None):
-    program = _set_up_triton(root)
+    program = set_up_triton(root)
     ports = [str(free_port()) for _ in range(3)]
     argv = [str(program), str(repository), *ports, *COMMON_FLAGS, *flags]
     return Server("Triton", argv, log, cpu, env=env, port=int(ports[0]))
@@ -179,7 +179,7 @@ def triton(root, repository, log, cpu, flags=(), env=None):
 
 def triton_argv(root, repository, port, flags=()):
     """The program itself, without the script around it, whose time is not its own."""
-    _set_up_triton(root)
+    set_up_triton(root)
     packages = next((root / ".deps/reference/venv/lib").glob("python3.*/site-packages"))
     return ["env", f"LD_LIBRARY_PATH={packages / 'nvidia_pytriton.libs'}",
             str(packages / "pytriton/tritonserver/bin/tritonserver"), f"--model-repository={repository}",

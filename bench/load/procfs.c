@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "procfs.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -21,6 +22,45 @@ static bool process_us(pid_t pid, uint64_t *ret_us)
     if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
         return false;
     *ret_us = (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+    return true;
+}
+
+/* Adds the children of one thread, which the kernel lists in a file. */
+static uint64_t children_us(pid_t pid, const char *thread)
+{
+    char path[64];
+    uint64_t sum = 0;
+    FILE *f;
+    int child;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)pid, thread);
+    f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &child) == 1) {
+        uint64_t us;
+
+        if (process_us(child, &us))
+            sum += us;
+    }
+    if (f)
+        fclose(f);
+    return sum;
+}
+
+/* The server's processes: itself, and its children, which execute models in Python. */
+static bool processes_us(pid_t pid, uint64_t *ret_us)
+{
+    char path[64];
+    struct dirent *d;
+    DIR *threads;
+
+    if (!process_us(pid, ret_us))
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    threads = opendir(path);
+    while (threads && (d = readdir(threads)))
+        *ret_us += children_us(pid, d->d_name);
+    if (threads)
+        closedir(threads);
     return true;
 }
 
@@ -51,7 +91,7 @@ bool cpu_sample_take(pid_t server, uint64_t cpus, struct cpu_sample *ret_sample)
     struct cpu_sample s = {0};
     struct rusage ru;
 
-    if (server > 0 && !process_us(server, &s.server_us)) {
+    if (server > 0 && !processes_us(server, &s.server_us)) {
         fprintf(stderr, "load: process %d is gone\n", (int)server);
         return false;
     }

@@ -6,12 +6,12 @@
 #include <sys/types.h>
 
 /*
- * CPU time as the kernel counts it, for the figures of bench/README.md: the time of one process,
- * the time of this process, and the time for which the given cores were busy with anything. The
- * difference of two samples shows how much of the machine other processes used.
+ * CPU time as the kernel counts it, for the figures of bench/README.md: the time of one process and
+ * its children, the time of this process, and the time for which the given cores were busy with
+ * anything. The difference of two samples shows how much of the machine other processes used.
  */
 struct cpu_sample {
-    uint64_t server_us; /* of the server's process, all its threads, ended ones included */
+    uint64_t server_us; /* of the server's process and its children, all their threads */
     uint64_t client_us; /* the same of this process */
     uint64_t busy_us;   /* all but idle and iowait on the watched cores, steal included */
 };

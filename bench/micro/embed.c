@@ -12,6 +12,8 @@
  * N responses, which count instead of the requests
  *     --bytes N        of the tensor (64); of larger ones only the first 64 are looked at
  *     --inline         models may execute on the driving threads (an option of Conch alone)
+ *     --cache FOLDER   of caches: models that enable it have the cache `local`, of 64 MiB
+ *     --new            each request has other values than those before
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
  *
  * Closed loop: a slot makes a request object with one input and sends it. When the
@@ -19,7 +21,9 @@
  * to its thread through a mutex and a condition, as an embedder's would. Prints one JSON object:
  *
  *     requests, wall_us and cpu_us (of the whole process) per request, p50_us and p99_us from the
- *     making of a request to its final response, switches (context switches per request), mallocs
+ *     making of a request to its final response, kernel_us (of cpu_us), switches (context switches
+ *     per request), fresh_us (of large tensors: CPU to take such a block from the C library, to
+ *     write its first 64 bytes, and to give it back), mallocs
  *     (calls of the allocator per request, if malloc_count.c is preloaded; else 0), copied (bytes
  * per request that copy_count.c has seen, if that is preloaded; else 0)
  */
@@ -46,6 +50,8 @@
     X(ErrorMessage) X(ErrorDelete) X(ServerOptionsNew) X(ServerOptionsDelete)                      \
     X(ServerOptionsSetModelRepositoryPath) X(ServerOptionsSetBackendDirectory)                     \
     X(ServerOptionsSetLogInfo) X(ServerOptionsSetLogWarn) X(ServerOptionsSetMetrics)               \
+    X(ServerOptionsSetRateLimiterMode) X(ServerOptionsSetCacheDirectory)                           \
+    X(ServerOptionsSetCacheConfig)                                                                 \
     X(ServerNew) X(ServerStop) X(ServerDelete) X(ServerModelIsReady) X(ServerInferAsync)           \
     X(ResponseAllocatorNew) X(ResponseAllocatorDelete) X(InferenceRequestNew)                      \
     X(InferenceRequestDelete) X(InferenceRequestAddInput) X(InferenceRequestAppendInputData)       \
@@ -96,7 +102,8 @@ struct driver {
 static int in_flight = 1, n_threads = 1, responses, n_models;
 static size_t tensor_bytes = TENSOR_BYTES;
 static double seconds = 1;
-static bool sequences, pinned;
+static bool sequences, pinned, is_new;
+static const char *caches; /* NULL: no cache */
 static char **models;
 static TRITONSERVER_Server *server;
 static TRITONSERVER_ResponseAllocator *allocator;
@@ -248,6 +255,10 @@ static void send_request(struct slot *s)
 {
     TRITONSERVER_InferenceRequest *r;
     s->n_ends = 0;
+    if (is_new) { /* whole numbers that a float has */
+        s->in[14] = (float)(s->n_sent >> 20);
+        s->in[15] = (float)(s->n_sent++ & 0xfffff);
+    }
     s->started_ns = now_ns();
     must(InferenceRequestNew(&r, server, s->driver->model, -1), "request");
     s->request = r;
@@ -329,13 +340,46 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double process_us(long *ret_switches)
+/* What the process has used, or the difference of two such. */
+struct usage {
+    double cpu_us, kernel_us;
+    long switches;
+};
+
+static struct usage usage_now(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    *ret_switches = u.ru_nvcsw + u.ru_nivcsw;
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    double kernel_us = (double)u.ru_stime.tv_sec * 1e6 + (double)u.ru_stime.tv_usec;
+    return (struct usage){.cpu_us = (double)u.ru_utime.tv_sec * 1e6 + (double)u.ru_utime.tv_usec +
+                                    kernel_us,
+                          .kernel_us = kernel_us,
+                          .switches = u.ru_nvcsw + u.ru_nivcsw};
+}
+
+static struct usage usage_since(const struct usage *before)
+{
+    struct usage now = usage_now();
+    return (struct usage){now.cpu_us - before->cpu_us, now.kernel_us - before->kernel_us,
+                          now.switches - before->switches};
+}
+
+/* The least that a large output in fresh memory costs. */
+static double measure_fresh_us(void)
+{
+    enum { N = 2000 };
+    if (tensor_bytes < (1 << 20))
+        return 0;
+    struct usage before = usage_now();
+    for (int i = 0; i < N; i++) {
+        char *block = aligned_alloc(64, tensor_bytes / 64 * 64);
+        if (!block)
+            fail("memory", "there is none left");
+        memset(block, i, TENSOR_BYTES);
+        __asm__ volatile("" : : "r"(block) : "memory");
+        free(block);
+    }
+    return usage_since(&before).cpu_us / N;
 }
 
 /* Returns the allocating calls that malloc_count.c has counted by now. */
@@ -368,7 +412,7 @@ static uint64_t count_copies(void)
     return bytes ? atomic_load(bytes) : 0;
 }
 
-static void print(struct driver *drivers, double cpu_us, double wall_us, long switches,
+static void print(struct driver *drivers, const struct usage *used, double wall_us,
                   uint64_t mallocs, uint64_t copied)
 {
     uint64_t n = 0, n_samples = 0;
@@ -383,10 +427,12 @@ static void print(struct driver *drivers, double cpu_us, double wall_us, long sw
     }
     qsort(all, n_samples, sizeof(*all), by_size);
     printf(
-        "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"p50_us\": %.3f, \"p99_us\": "
-        "%.3f, \"switches\": %.3f, \"mallocs\": %.4f, \"copied\": %.0f}\n",
-        (unsigned long long)n, wall_us / (double)n, cpu_us / (double)n, all[n_samples / 2] / 1e3,
-        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n, (double)mallocs / (double)n,
+        "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"kernel_us\": %.4f, \"p50_us\": "
+        "%.3f, \"p99_us\": %.3f, \"switches\": %.3f, \"fresh_us\": %.3f, \"mallocs\": %.4f, "
+        "\"copied\": %.0f}\n",
+        (unsigned long long)n, wall_us / (double)n, used->cpu_us / (double)n,
+        used->kernel_us / (double)n, all[n_samples / 2] / 1e3, all[n_samples * 99 / 100] / 1e3,
+        (double)used->switches / (double)n, measure_fresh_us(), (double)mallocs / (double)n,
         (double)copied / (double)n);
     free(all);
 }
@@ -404,7 +450,7 @@ static void open_library(const char *path)
     FUNCTIONS(FIND)
 }
 
-static void start_server(const char *repository, const char *backends, bool inlined)
+static void start_server(const char *repository, const char *backends, bool inlined, bool limited)
 {
     TRITONSERVER_ServerOptions *o;
     must(ServerOptionsNew(&o), "options");
@@ -413,6 +459,12 @@ static void start_server(const char *repository, const char *backends, bool inli
     must(ServerOptionsSetLogInfo(o, false), "log");
     must(ServerOptionsSetLogWarn(o, false), "log");
     must(ServerOptionsSetMetrics(o, false), "metrics");
+    if (limited)
+        must(ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), "limiter");
+    if (caches) {
+        must(ServerOptionsSetCacheDirectory(o, caches), "cache directory");
+        must(ServerOptionsSetCacheConfig(o, "local", "{\"size\":\"67108864\"}"), "cache");
+    }
     if (inlined) {
         TRITONSERVER_Error *(*set)(TRITONSERVER_ServerOptions *, bool) =
             (__typeof__(set))(uintptr_t)dlsym(RTLD_DEFAULT,
@@ -476,7 +528,6 @@ static void driver_done(struct driver *d)
 static void measure(void)
 {
     static struct driver drivers[MAX_THREADS];
-    long switches, switches_before;
     pthread_barrier_init(&barrier, NULL, (unsigned int)n_threads + 1);
     for (int i = 0; i < n_threads; i++) {
         driver_init(&drivers[i], i);
@@ -484,17 +535,17 @@ static void measure(void)
             fail("thread", "there is no room for another");
     }
     pthread_barrier_wait(&barrier);
-    double cpu_us = process_us(&switches_before);
+    struct usage used = usage_now();
     uint64_t start_ns = now_ns(), mallocs = count_mallocs(), copied = count_copies();
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     mallocs = count_mallocs() - mallocs;
     copied = count_copies() - copied;
     double wall_us = (double)(now_ns() - start_ns) / 1e3;
-    cpu_us = process_us(&switches) - cpu_us;
+    used = usage_since(&used);
     for (int i = 0; i < n_threads; i++)
         pthread_join(drivers[i].thread, NULL);
-    print(drivers, cpu_us, wall_us, switches - switches_before, mallocs, copied);
+    print(drivers, &used, wall_us, mallocs, copied);
     for (int i = 0; i < n_threads; i++)
         driver_done(&drivers[i]);
 }
@@ -509,10 +560,13 @@ int main(int argc, char **argv)
         {"responses", required_argument, NULL, 'r'},
         {"bytes", required_argument, NULL, 'b'},
         {"inline", no_argument, NULL, 'i'},
+        {"limited", no_argument, NULL, 'l'},
+        {"cache", required_argument, NULL, 'c'},
+        {"new", no_argument, NULL, 'w'},
         {"pin", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
-    bool inlined = false;
+    bool inlined = false, limited = false;
     int c;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
@@ -537,6 +591,15 @@ int main(int argc, char **argv)
         case 'i':
             inlined = true;
             break;
+        case 'l':
+            limited = true;
+            break;
+        case 'c':
+            caches = optarg;
+            break;
+        case 'w':
+            is_new = true;
+            break;
         case 'p':
             pinned = true;
             break;
@@ -552,7 +615,7 @@ int main(int argc, char **argv)
     }
     models = argv + optind + 3;
     open_library(argv[optind]);
-    start_server(argv[optind + 1], argv[optind + 2], inlined);
+    start_server(argv[optind + 1], argv[optind + 2], inlined, limited);
     measure();
     must(ResponseAllocatorDelete(allocator), "allocator");
     must(ServerStop(server), "stop");

@@ -54,7 +54,10 @@ struct model *one_model_load(struct server *s, const char *repository, const cha
     struct model *m;
 
     must(storage_open(repository, true, &storage), "repository");
-    must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
+    struct scan_place place = {.storage = storage, .folder = name};
+    struct model_config *config;
+    must(scan_config(storage, name, NULL, s->options, &config), "configuration");
+    must(scan_model(name, &place, config, s->options, true, &scanned), "scan");
     struct source *source = source_of_folder(storage, name);
     must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);

@@ -21,9 +21,11 @@ extern "C" {
 #endif
 
 enum conch_check_format {
-    CONCH_CHECK_HUMAN,
+    CONCH_CHECK_HUMAN,  /* each finding with its line of the configuration */
     CONCH_CHECK_JSON,   /* one document */
     CONCH_CHECK_GITHUB, /* annotations of a GitHub workflow */
+    CONCH_CHECK_SHORT,  /* one line for each finding */
+    CONCH_CHECK_SARIF,  /* one document of SARIF 2.1.0, the format of code scanners */
 };
 
 /* A member that is 0 or NULL has its default; all texts are borrowed during the call. */
@@ -35,7 +37,7 @@ struct conch_check_options {
     enum conch_check_format format;
     bool colour;                /* for human readers, by terminal escapes */
     bool strict;                /* warnings count as errors */
-    const char *const *ignored; /* codes of warnings to leave out */
+    const char *const *ignored; /* codes to leave out; each must be one that can be ignored */
     size_t n_ignored;
     FILE *out;      /* where findings go; NULL = stdout */
     FILE *progress; /* a terminal for the progress; NULL = none */
@@ -63,11 +65,20 @@ CONCH_DECLSPEC enum conch_check_result conch_check(const struct conch_check_opti
 
 struct conch_check_code {
     const char *name; /* "W-batch-dim" */
-    bool is_warning;  /* and can be ignored */
+    bool is_warning;
+    bool can_ignore; /* a warning, or an error that depends on what this machine has installed */
     const char *meaning;
+    const char *about; /* why it matters, and what to do */
+    /*
+     * Files that give the finding, and files that do not. A line that begins with a blank is a line
+     * of the file above, behind four blanks. "PATH/" is an empty folder, "PATH -> TO" a symbolic
+     * link, "PATH = FROM" a copy of a file of Conch's sources. "$ COMMAND" comes first where the
+     * command is not "conch check models".
+     */
+    const char *example, *cure;
 };
 
-/* conch_check_codes - all codes of findings; the table is static. */
+/* conch_check_codes - all codes of findings, errors first; the table is static. */
 CONCH_DECLSPEC const struct conch_check_code *conch_check_codes(size_t *ret_n);
 
 #ifdef __cplusplus

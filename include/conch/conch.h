@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "triton/core/tritonserver.h"
 
@@ -30,6 +31,10 @@ extern "C" {
 #ifndef CONCH_DECLSPEC
 #define CONCH_DECLSPEC __attribute__((__visibility__("default")))
 #endif
+
+/* A format of the log beside Triton's, for TRITONSERVER_ServerOptionsSetLogFormat(): each line is a
+ * JSON object, and all lines go to stdout, or to the log file. */
+#define CONCH_LOG_JSON ((TRITONSERVER_LogFormat)2)
 
 /*
  * conch_server_options_set - sets an option of the server from text. `conch --help` lists flags and
@@ -166,6 +171,32 @@ CONCH_DECLSPEC void conch_server_end_sequences(struct TRITONSERVER_Server *serve
 CONCH_DECLSPEC void conch_server_log_unended(struct TRITONSERVER_Server *server);
 
 /*
+ * conch_server_show_loading - shows which models are being loaded, and for how long: on a terminal
+ * in place, below the log; elsewhere, if may_log, as a line of the log. For a program that waits
+ * for conch_server_load().
+ */
+CONCH_DECLSPEC void conch_server_show_loading(struct TRITONSERVER_Server *server, bool may_log);
+
+/*
+ * conch_server_count_models - how many models serve with all their versions, and how many of these
+ * execute requests in batches (dynamic_batching or sequence_batching, and a max_batch_size).
+ */
+CONCH_DECLSPEC void conch_server_count_models(struct TRITONSERVER_Server *server, size_t *serving,
+                                              size_t *batched);
+
+/*
+ * conch_server_print_model_config - prints the configuration of a loaded model as config.pbtxt,
+ * with what the server and the backend have completed.
+ *
+ * @version  -1: the latest
+ * Errors:   NOT_FOUND, UNAVAILABLE  the model is not loaded
+ *           INTERNAL                the file cannot be written
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_print_model_config(struct TRITONSERVER_Server *server, const char *model,
+                                int64_t version, FILE *out);
+
+/*
  * conch_exit_when_exhausted - when the library has no memory to go on, it says so on stderr and
  * aborts. After this call it ends the process with exit code 1 instead. Call it before there are
  * threads.
@@ -186,6 +217,13 @@ CONCH_DECLSPEC void conch_log_print(enum TRITONSERVER_loglevel_enum level, const
  * Returns whether all lines are written.
  */
 CONCH_DECLSPEC bool conch_log_await(uint64_t timeout_ms);
+
+/*
+ * conch_server_loops_turned - whether each event loop that serves HTTP and gRPC has come round
+ * since the last call; true if there are none. For a watchdog: call it every few seconds, and do
+ * not report that the program is well while it is false. Thread: one, none of a callback.
+ */
+CONCH_DECLSPEC bool conch_server_loops_turned(struct TRITONSERVER_Server *server);
 
 struct conch_http;
 
@@ -225,6 +263,7 @@ struct conch_http_options {
 
     const char *access_rules;           /* --access-rules: a path; "" = none */
     const char *header_forward_pattern; /* --http-header-forward-pattern; "" = none */
+    const char *cors_origins;           /* --http-cors-origins; "" = none */
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */
@@ -466,6 +505,14 @@ struct conch_trace_options {
     uint32_t rate;          /* of so many requests one is traced */
     int32_t count;          /* traces after which there are no more; -1 = no limit */
     uint32_t log_frequency; /* traces in each of several files; 0 = one file */
+    /*
+     * Traces go to a collector of OpenTelemetry, and not to a file. Its settings are
+     * "<name>=<value>" with the names url, resource, bsp_max_queue_size, bsp_schedule_delay and
+     * bsp_max_export_batch_size; variables OTEL_… and defaults are for the others. Copied.
+     */
+    bool opentelemetry;
+    const char *const *settings;
+    size_t n_settings;
 };
 
 /* conch_trace_options_init - the defaults: off, rate 1000. */
@@ -477,8 +524,9 @@ CONCH_DECLSPEC void conch_trace_options_init(struct conch_trace_options *options
  * Without it clients may read the settings, and there is no file for traces.
  *
  * Errors: ALREADY_EXISTS          a frontend runs
- *         UNAVAILABLE             the system has no room for another thread
- *         INVALID_ARG, NOT_FOUND  the file cannot be written there
+ *         UNAVAILABLE             the system has no room for another thread; no libcurl
+ *         INVALID_ARG, NOT_FOUND  the file cannot be written there; a setting is wrong
+ *         UNSUPPORTED             traces are to be sent by gRPC
  */
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_trace_start(struct TRITONSERVER_Server *server, const struct conch_trace_options *options,

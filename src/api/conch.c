@@ -4,12 +4,21 @@
  */
 #include "conch/conch.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "api/handles.h"
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/log_sink.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/config/config.h"
+#include "core/model/model.h"
 #include "core/server/server.h"
+
+enum { MAX_CONFIG_TEXT_BYTES = 256 << 20 };
 
 static struct status *refuse_missing_argument(const char *function, const char *argument)
 {
@@ -72,6 +81,39 @@ void conch_server_log_unended(TRITONSERVER_Server *server)
 {
     if (server)
         server_log_unended(to_server(server));
+}
+
+void conch_server_show_loading(TRITONSERVER_Server *server, bool may_log)
+{
+    if (server)
+        server_show_loading(to_server(server), may_log);
+}
+
+void conch_server_count_models(TRITONSERVER_Server *server, size_t *serving, size_t *batched)
+{
+    if (server)
+        server_count_models(to_server(server), serving, batched);
+}
+
+TRITONSERVER_Error *conch_server_print_model_config(TRITONSERVER_Server *server, const char *model,
+                                                    int64_t version, FILE *out)
+{
+    struct model *m;
+    AUTO(buf) text = BUF_INIT(MAX_CONFIG_TEXT_BYTES);
+    if (!server || !model || !out)
+        return as_status(refuse_missing_argument(__func__, !server ? "server"
+                                                           : model ? "out"
+                                                                   : "model"));
+    struct status *st = server_find_model(to_server(server), model, strlen(model),
+                                          version < 0 ? CONCH_VERSION_LATEST : version, &m);
+    if (st)
+        return as_status(st);
+    model_config_print_text(m->config, &text);
+    model_unref(m);
+    st = buf_status(&text);
+    if (!st && fwrite(buf_text(&text), 1, text.size, out) != text.size)
+        st = status_from_errno(errno, "failed to write the configuration of '%s'", model);
+    return as_status(st);
 }
 
 void conch_exit_when_exhausted(void)

@@ -6,13 +6,19 @@
 #ifndef CONCH_API_HANDLES_H
 #define CONCH_API_HANDLES_H
 
+#include "core/agents/agent_model.h"
 #include "core/backend/json_message.h"
 #include "core/request/request.h"
 #include "core/request/response.h"
 #include "triton/core/tritonbackend.h"
+#include "triton/core/tritoncache.h"
+#include "triton/core/tritonrepoagent.h"
 #include "triton/core/tritonserver.h"
 
 struct api_response_stats;
+struct cache_copier;
+struct cache_entry;
+struct on_behalf;
 struct state;
 struct status;
 
@@ -28,6 +34,8 @@ struct status;
         return (public_type *)object;                                                              \
     }
 
+HANDLE(TRITONCACHE_Allocator, struct cache_copier, copier)
+HANDLE(TRITONCACHE_CacheEntry, struct cache_entry, entry)
 HANDLE(TRITONSERVER_Error, struct status, status)
 HANDLE(TRITONSERVER_Server, struct server, server)
 HANDLE(TRITONSERVER_ServerOptions, struct server_options, options)
@@ -49,6 +57,8 @@ HANDLE(TRITONBACKEND_Output, struct output, output)
 HANDLE(TRITONBACKEND_Response, struct response, response)
 HANDLE(TRITONBACKEND_ResponseFactory, struct response_factory, factory)
 HANDLE(TRITONBACKEND_State, struct state, state)
+HANDLE(TRITONREPOAGENT_Agent, struct repo_agent, repo_agent)
+HANDLE(TRITONREPOAGENT_AgentModel, struct agent_model, agent_model)
 
 /* A named value that an embedder made. */
 struct TRITONSERVER_Parameter {
@@ -91,7 +101,8 @@ struct api_request {
     void *response_data;
     TRITONSERVER_InferenceRequestReleaseFn_t release_fn;
     void *release_data;
-    char first[1536]; /* the first memory of the request's arena */
+    struct on_behalf *on_behalf; /* of its next run, or the present one; NULL: of no parent */
+    char first[1528];            /* the first memory of the request's arena */
 };
 
 /* api_request_of - NULL for a request that a frontend made. */

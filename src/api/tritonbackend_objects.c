@@ -11,8 +11,10 @@
 #include "conch/backend.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/backend/readiness.h"
 #include "core/model/model.h"
 #include "core/model/model_services.h"
+#include "core/backend/leave.h"
 #include "documents/documents.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 28 };
@@ -200,6 +202,36 @@ TRITONSERVER_Error *conch_model_declare_bounded(TRITONBACKEND_Model *model)
 {
     NEED(model);
     return as_status(model_declare_bounded(to_model(model)));
+}
+
+TRITONSERVER_Error *conch_model_instance_readiness_changed(TRITONBACKEND_ModelInstance *instance)
+{
+    NEED(instance);
+    readiness_changed(to_instance(instance)->model);
+    return NULL;
+}
+
+_Static_assert((int)CONCH_FINISH_OVER == (int)FINISH_OVER &&
+                   (int)CONCH_FINISH_LATER == (int)FINISH_LATER &&
+                   (int)CONCH_FINISH_ON_THREAD == (int)FINISH_ON_THREAD,
+               "what a finish function says");
+
+TRITONSERVER_Error *conch_model_instance_set_finish(TRITONBACKEND_ModelInstance *instance,
+                                                    int descriptor, conch_finish_fn_t finish)
+{
+    NEED(instance);
+    NEED(finish);
+    if (descriptor < 0)
+        return as_status(status_new(STATUS_INVALID_ARG, "descriptor %d is none", descriptor));
+    struct instance *in = to_instance(instance);
+    in->leave.finish = (finish_fn *)finish;
+    leave_set_descriptor(in, descriptor);
+    return NULL;
+}
+
+bool conch_model_instance_leave(TRITONBACKEND_ModelInstance *instance)
+{
+    return instance && leave_now(to_instance(instance));
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonserver.h: the options of a server. A setting of a feature that does not exist yet is
- * accepted where it disables the feature or only sizes or places it, and refused where it asks for
- * its behaviour.
+ * tritonserver.h: the options of a server.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -13,11 +13,6 @@
 #include "conch/conch.h"
 #include "core/backend/host_policy.h"
 #include "core/options/server_options.h"
-
-static TRITONSERVER_Error *not_yet(const char *what)
-{
-    return as_status(status_new(STATUS_UNSUPPORTED, "%s is not supported yet", what));
-}
 
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsNew(TRITONSERVER_ServerOptions **options)
 {
@@ -228,7 +223,10 @@ TRITONSERVER_ServerOptionsSetRateLimiterMode(TRITONSERVER_ServerOptions *options
                                              TRITONSERVER_RateLimitMode mode)
 {
     NEED(options);
-    return mode == TRITONSERVER_RATE_LIMIT_OFF ? NULL : not_yet("the rate limiter");
+    if (mode != TRITONSERVER_RATE_LIMIT_OFF && mode != TRITONSERVER_RATE_LIMIT_EXEC_COUNT)
+        return as_status(status_new(STATUS_INVALID_ARG, "unknown rate limit mode '%d'", (int)mode));
+    to_options(options)->limits_rate = mode == TRITONSERVER_RATE_LIMIT_EXEC_COUNT;
+    return NULL;
 }
 
 TRITONSERVER_Error *
@@ -238,8 +236,7 @@ TRITONSERVER_ServerOptionsAddRateLimiterResource(TRITONSERVER_ServerOptions *opt
 {
     NEED(options);
     NEED(resource_name);
-    (void)resource_count; /* sizes a limiter that is off */
-    (void)device;
+    server_options_add_rate_resource(to_options(options), resource_name, resource_count, device);
     return NULL;
 }
 
@@ -339,7 +336,12 @@ TRITONSERVER_ServerOptionsSetResponseCacheByteSize(TRITONSERVER_ServerOptions *o
                                                    uint64_t size)
 {
     NEED(options);
-    return size ? not_yet("the response cache") : NULL;
+    char json[64];
+    if (size == 0)
+        return NULL;
+    snprintf(json, sizeof(json), "{\"size\":\"%" PRIu64 "\"}", size);
+    server_options_set_cache_config(to_options(options), "local", json);
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheConfig(TRITONSERVER_ServerOptions *options,
@@ -349,7 +351,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheConfig(TRITONSERVER_Server
     NEED(options);
     NEED(cache_name);
     NEED(config_json);
-    return not_yet("the response cache");
+    server_options_set_cache_config(to_options(options), cache_name, config_json);
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheDirectory(TRITONSERVER_ServerOptions *options,

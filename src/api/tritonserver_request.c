@@ -11,9 +11,11 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "conch/backend.h"
 #include "core/model/labels.h"
 #include "core/model/model.h"
 #include "core/request/life.h"
+#include "core/request/on_behalf.h"
 #include "core/sched/embedder.h"
 #include "core/server/server.h"
 #include "core/server/server_priv.h"
@@ -101,12 +103,20 @@ static void call_response_fn(struct request *r, struct response *resp, uint32_t 
 static void call_release_fn(struct request *r, uint32_t flags)
 {
     struct api_request *a = to_outer_request(r);
+    struct on_behalf *b = TAKE(a->on_behalf); /* the next run may have another one */
+    if (UNLIKELY(b != NULL))
+        on_behalf_end(b, r);
     a->release_fn(as_api_request(a), flags, a->release_data);
+    if (UNLIKELY(b != NULL))
+        on_behalf_free(b);
 }
 
 static void free_api_request(struct request *r)
 {
+    struct on_behalf *b = to_outer_request(r)->on_behalf;
     pool_release(to_outer_request(r));
+    if (UNLIKELY(b != NULL)) /* it was never run */
+        on_behalf_free(b);
 }
 
 static const struct request_ops ops = {
@@ -550,6 +560,16 @@ NODISCARD static struct status *refuse_without_callback(struct api_request *a)
                            a->response_fn ? "release" : "response");
 }
 
+/* A request that was not accepted leaves the trace to the caller, and its parent is forgotten. */
+static void take_parent_back(struct api_request *a)
+{
+    struct on_behalf *b = TAKE(a->on_behalf);
+    if (UNLIKELY(b != NULL))
+        on_behalf_end(b, &a->request);
+    a->request.maker.trace = NULL;
+    on_behalf_free(b);
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
                                                   TRITONSERVER_InferenceRequest *inference_request,
                                                   TRITONSERVER_InferenceTrace *trace)
@@ -562,16 +582,41 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     bool idle = atomic_load_explicit(&a->request.life.stage, memory_order_acquire) == REQUEST_IDLE;
     if (idle) {
         request_compact(&a->request);
+        a->request.maker.may_wait = true;
         a->request.maker.trace = to_trace(trace);
+    }
+    struct status *st =
+        idle && UNLIKELY(a->on_behalf != NULL) ? on_behalf_begin(a->on_behalf, &a->request) : NULL;
+    if (UNLIKELY(st != NULL)) {
+        take_parent_back(a);
+        return as_status(st);
     }
     struct inline_budget *budget = embedder_budget_begin(to_server(server)->embedder_budgets);
     if (idle)
         a->request.maker.inline_budget = budget;
-    struct status *st = server_infer(to_server(server), &a->request);
+    st = server_infer(to_server(server), &a->request);
     embedder_budget_end(budget);
     if (st && idle)
-        a->request.maker.trace = NULL; /* a request that was not accepted leaves it to the caller */
+        take_parent_back(a);
     return as_status(st);
+}
+
+TRITONSERVER_Error *conch_request_set_parent(TRITONSERVER_InferenceRequest *inference_request,
+                                             TRITONBACKEND_Request *parent)
+{
+    NEED(inference_request);
+    struct api_request *a = to_api_request(inference_request);
+    struct on_behalf *b = NULL;
+    if (atomic_load_explicit(&a->request.life.stage, memory_order_acquire) != REQUEST_IDLE)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "[request id: %s] request is in flight already",
+                                    request_log_name(&a->request)));
+    struct status *st = parent ? on_behalf_new(to_request(parent), &b) : NULL;
+    if (st)
+        return as_status(st);
+    on_behalf_free(a->on_behalf);
+    a->on_behalf = b;
+    return NULL;
 }
 
 /* ---- Responses ------------------------------------------------------------------------------- */

@@ -49,6 +49,14 @@ void arena_give(struct arena *a, struct mem_owner *owner, enum mem_kind kind);
 /* arena_reset - frees all allocations at once and gives the chunks back. */
 void arena_reset(struct arena *a);
 
+/* arena_done - frees all allocations of an arena that is not used again before the next
+ * arena_init(). */
+static inline void arena_done(struct arena *a)
+{
+    if (UNLIKELY(a->chunks != NULL))
+        arena_reset(a);
+}
+
 /* arena_alloc - memory aligned for any type; NULL beyond the maximum or without memory. */
 void *arena_alloc_slow(struct arena *a, size_t size_bytes);
 

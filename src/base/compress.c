@@ -26,6 +26,8 @@ enum {
     BELIEVED_RATIO = 16,
     BELIEVED_BYTES = 1 << 20,
     MAX_RATIO = 1032, /* of deflate: 258 bytes take at least two bits */
+    MAX_HEAD_BYTES = 4096,
+    MIN_BULK_BYTES = 64 << 10,
 };
 
 struct compress {
@@ -178,25 +180,119 @@ static size_t pack_bytes(struct compress *c, enum compress_format format, const 
                                    : libdeflate_zlib_compress(c->pack, bytes, n_bytes, out, room);
 }
 
+/* Joins the pieces, and packs them. 0: no memory. */
+static size_t pack_joined(struct compress *c, enum compress_format format,
+                          const struct iovec *pieces, size_t n_pieces, size_t total,
+                          struct pool *pool, struct mem_owner *owner, char **ret_block)
+{
+    char *joined =
+        n_pieces == 1 ? NULL : copy_pieces_together(pieces, n_pieces, total, pool, owner);
+    const void *bytes = n_pieces == 1 ? pieces[0].iov_base : joined;
+    size_t room = format == COMPRESS_GZIP ? libdeflate_gzip_compress_bound(c->pack, total)
+                                          : libdeflate_zlib_compress_bound(c->pack, total);
+    *ret_block = bytes || total == 0 ? pool_alloc(pool, room, owner) : NULL;
+    size_t n = *ret_block ? pack_bytes(c, format, bytes ? bytes : "", total, *ret_block, room) : 0;
+    pool_release(joined);
+    return n;
+}
+
+/* ---- A short head and one large piece ------------------------------------------------------- */
+
+/*
+ * A reply is mostly a short text and one large tensor. Joining them would copy the tensor, which is
+ * 0.7 % of the time that packing takes. So the head becomes a stored block of deflate (RFC 1951,
+ * 3.2.4), and libdeflate makes the blocks of the large piece behind it.
+ */
+
+/* Whether the pieces are such: the bytes in front of the last are `head_bytes`. */
+static bool has_short_head(const struct iovec *pieces, size_t n_pieces, size_t head_bytes)
+{
+    return n_pieces > 1 && head_bytes > 0 && head_bytes <= MAX_HEAD_BYTES &&
+           pieces[n_pieces - 1].iov_len >= MIN_BULK_BYTES;
+}
+
+static char *copy_bytes_to(char *at, const void *bytes, size_t n_bytes)
+{
+    memcpy(at, bytes, n_bytes);
+    return at + n_bytes;
+}
+
+static char *put_stored(char *at, const struct iovec *pieces, size_t n_pieces, size_t n_bytes)
+{
+    uint16_t length = htole16((uint16_t)n_bytes), complement = htole16((uint16_t)~n_bytes);
+    *at++ = 0; /* stored, not the last block */
+    at = copy_bytes_to(at, &length, sizeof(length));
+    at = copy_bytes_to(at, &complement, sizeof(complement));
+    for (size_t i = 0; i < n_pieces; i++) {
+        if (pieces[i].iov_len)
+            at = copy_bytes_to(at, pieces[i].iov_base, pieces[i].iov_len);
+    }
+    return at;
+}
+
+static uint32_t checksum_pieces(enum compress_format format, const struct iovec *pieces,
+                                size_t n_pieces)
+{
+    uint32_t sum =
+        format == COMPRESS_GZIP ? libdeflate_crc32(0, NULL, 0) : libdeflate_adler32(0, NULL, 0);
+    for (size_t i = 0; i < n_pieces; i++) {
+        if (pieces[i].iov_len == 0)
+            continue;
+        sum = format == COMPRESS_GZIP
+                  ? libdeflate_crc32(sum, pieces[i].iov_base, pieces[i].iov_len)
+                  : libdeflate_adler32(sum, pieces[i].iov_base, pieces[i].iov_len);
+    }
+    return sum;
+}
+
+/* The trailers of gzip (RFC 1952) and of zlib (RFC 1950). */
+static char *put_trailer(char *at, enum compress_format format, uint32_t sum, size_t total)
+{
+    uint32_t gzip[] = {htole32(sum), htole32((uint32_t)total)}, zlib = htobe32(sum);
+    return format == COMPRESS_GZIP ? copy_bytes_to(at, gzip, sizeof(gzip))
+                                   : copy_bytes_to(at, &zlib, sizeof(zlib));
+}
+
+/* 0: no memory. */
+static size_t pack_behind_head(struct compress *c, enum compress_format format,
+                               const struct iovec *pieces, size_t n_pieces, size_t head_bytes,
+                               struct pool *pool, struct mem_owner *owner, char **ret_block)
+{
+    static const char gzip_header[] = {'\x1f', '\x8b', 8, 0, 0, 0, 0, 0, 0, '\xff'};
+    static const char zlib_header[] = {'\x78', '\x9c'};
+    enum { AROUND_BYTES = sizeof(gzip_header) + 5 + 8 }; /* header, head of the block, trailer */
+    const struct iovec *bulk = &pieces[n_pieces - 1];
+    size_t room = libdeflate_deflate_compress_bound(c->pack, bulk->iov_len);
+    char *block = *ret_block = pool_alloc(pool, AROUND_BYTES + head_bytes + room, owner), *at;
+    if (!block)
+        return 0;
+    at = format == COMPRESS_GZIP ? copy_bytes_to(block, gzip_header, sizeof(gzip_header))
+                                 : copy_bytes_to(block, zlib_header, sizeof(zlib_header));
+    at = put_stored(at, pieces, n_pieces - 1, head_bytes);
+    size_t n = libdeflate_deflate_compress(c->pack, bulk->iov_base, bulk->iov_len, at, room);
+    if (n == 0)
+        return 0;
+    at = put_trailer(at + n, format, checksum_pieces(format, pieces, n_pieces),
+                     head_bytes + bulk->iov_len);
+    return (size_t)(at - block);
+}
+
 struct status *compress_pack(struct compress *c, enum compress_format format,
                              const struct iovec *pieces, size_t n_pieces, struct pool *pool,
                              struct mem_owner *owner, char **ret_block, size_t *ret_bytes)
 {
-    size_t total = 0;
+    size_t total = 0, last_bytes = n_pieces ? pieces[n_pieces - 1].iov_len : 0;
+    char *block = NULL;
     if (!c->pack)
         c->pack = libdeflate_alloc_compressor(LEVEL);
     if (!c->pack)
         return status_no_memory();
     for (size_t i = 0; i < n_pieces; i++)
         total += pieces[i].iov_len;
-    char *joined =
-        n_pieces == 1 ? NULL : copy_pieces_together(pieces, n_pieces, total, pool, owner);
-    const void *bytes = n_pieces == 1 ? pieces[0].iov_base : joined;
-    size_t room = format == COMPRESS_GZIP ? libdeflate_gzip_compress_bound(c->pack, total)
-                                          : libdeflate_zlib_compress_bound(c->pack, total);
-    char *block = bytes || total == 0 ? pool_alloc(pool, room, owner) : NULL;
-    size_t n = block ? pack_bytes(c, format, bytes ? bytes : "", total, block, room) : 0;
-    pool_release(joined);
+    size_t n =
+        has_short_head(pieces, n_pieces, total - last_bytes)
+            ? pack_behind_head(c, format, pieces, n_pieces, total - last_bytes, pool, owner, &block)
+            : pack_joined(c, format, pieces, n_pieces, total, pool, owner, &block);
     if (n == 0) {
         pool_release(block);
         return status_no_memory();

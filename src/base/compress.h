@@ -55,7 +55,8 @@ NODISCARD struct status *compress_unpack(struct compress *c, enum compress_forma
 /*
  * compress_pack - the packed bytes in a block of the pool, which the caller releases.
  *
- * @pieces  the bytes; several pieces are copied together first
+ * @pieces  the bytes; several are copied together first, unless they are a short head (up to 4 KiB)
+ *          and one large piece
  * @owner   the account that is charged for the block; NULL: none
  * Errors: STATUS_UNAVAILABLE  no memory
  */

@@ -40,7 +40,7 @@ static void copy_bytes(struct tidying *t, size_t n)
 }
 
 /* Copies a string as it is, up to its closing quote. */
-static void copy_string(struct tidying *t)
+static void copy_json_string(struct tidying *t)
 {
     const char *p = t->p + 1;
     while (p < t->end && *p != '"')
@@ -111,7 +111,7 @@ bool json_relaxed_tidy(const char *text, size_t length, struct arena *arena, con
     struct tidying t = {.p = text, .end = text + length, .out = room};
     while (t.p < t.end) {
         if (*t.p == '"')
-            copy_string(&t);
+            copy_json_string(&t);
         else if (*t.p == '\'')
             requote_string(&t);
         else if (*t.p == ',')

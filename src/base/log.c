@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ enum {
     USUAL_BYTES = 1024,   /* longer messages take memory from the system */
     MAX_BYTES = 32 << 10, /* of a message; longer ones are cut, with their length */
     FILE_BYTES = 128,     /* of a file name; longer ones are cut */
-    PREFIX_BYTES = 256,   /* time, process, file:line */
+    PREFIX_BYTES = 320,   /* time, process, file:line; and what ends a line */
     ESCAPED_BYTES = 6,    /* of one byte, at most */
     LINE_BYTES = USUAL_BYTES * ESCAPED_BYTES + PREFIX_BYTES,
 };
@@ -51,11 +52,11 @@ static struct log_origin origin_of_message(enum log_level level, const char *fil
 }
 
 /*
- * All settings in one word, so that a snapshot of them needs no lock: bits by enum log_level, a bit
- * for the format, the verbose level from VERBOSE_SHIFT on. Any thread, relaxed: a late change is
- * harmless.
+ * All settings in one word, so that a snapshot of them needs no lock: bits by enum log_level, the
+ * format from FORMAT_SHIFT on, the verbose level from VERBOSE_SHIFT on. Any thread, relaxed: a late
+ * change is harmless.
  */
-enum { FORMAT_BIT = 8, VERBOSE_SHIFT = 32 };
+enum { FORMAT_SHIFT = 8, FORMAT_MASK = 3, VERBOSE_SHIFT = 32 };
 static _Atomic uint64_t settings_in_use = 1u << LOG_INFO | 1u << LOG_WARN | 1u << LOG_ERROR;
 
 static struct {
@@ -85,7 +86,7 @@ static struct {
 static uint64_t pack_settings(const struct log_settings *s)
 {
     return (uint64_t)(uint32_t)s->verbose_level << VERBOSE_SHIFT |
-           (uint64_t)(s->format == LOG_FORMAT_ISO8601) << FORMAT_BIT |
+           (uint64_t)(s->format < LOG_FORMATS ? s->format : LOG_FORMAT_DEFAULT) << FORMAT_SHIFT |
            (uint64_t)s->info << LOG_INFO | (uint64_t)s->warning << LOG_WARN |
            (uint64_t)s->error << LOG_ERROR;
 }
@@ -102,7 +103,7 @@ static int verbose_level_of(uint64_t settings)
 
 static enum log_format format_of(uint64_t settings)
 {
-    return settings >> FORMAT_BIT & 1 ? LOG_FORMAT_ISO8601 : LOG_FORMAT_DEFAULT;
+    return (enum log_format)(settings >> FORMAT_SHIFT & FORMAT_MASK);
 }
 
 void log_get_settings(struct log_settings *ret_settings)
@@ -216,9 +217,13 @@ static char *put_code(char *to, unsigned int code)
     return to;
 }
 
-/* Writes the text in quotes, as a JSON string; returns the end. Bytes other than controls stay
- * as they are. */
-static char *put_quoted(char *to, const char *text, size_t length)
+/*
+ * Writes the text in quotes, as a JSON string; returns the end. Bytes other than controls stay as
+ * they are.
+ *
+ * @strict  a byte that is not UTF-8 is written as the character of that number
+ */
+static char *put_quoted(char *to, const char *text, size_t length, bool strict)
 {
     static const char short_form[0x20] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
@@ -230,6 +235,14 @@ static char *put_quoted(char *to, const char *text, size_t length)
         size_t n = c >= 0xc2 ? far_control(text + i, length - i, &code) : 0;
         if (n) {
             to = put_code(to, code);
+            i += n - 1;
+        } else if (c >= 0x80 && strict) {
+            n = utf8_sequence(text + i, length - i);
+            if (n == 0) {
+                to = put_code(to, c);
+                continue;
+            }
+            to = (char *)memcpy(to, text + i, n) + n;
             i += n - 1;
         } else if (c == '"' || c == '\\') {
             *to++ = '\\';
@@ -247,18 +260,47 @@ static char *put_quoted(char *to, const char *text, size_t length)
     return to;
 }
 
+/* The members of a JSON object up to the message. Names of files that would need escapes are
+ * changed: only a plugin has them. */
+static char *put_json_prefix(char *to, const struct log_origin *where, const struct tm *tm,
+                             long microseconds)
+{
+    static const char *const levels[] = {[LOG_INFO] = "info",
+                                         [LOG_WARN] = "warning",
+                                         [LOG_ERROR] = "error",
+                                         [LOG_VERBOSE] = "verbose"};
+    char *at =
+        to + snprintf(to, PREFIX_BYTES,
+                      "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ\",\"level\":\"%s\","
+                      "\"pid\":%d,",
+                      tm->tm_year + 1900, tm->tm_mon + 1, tm->tm_mday, tm->tm_hour, tm->tm_min,
+                      tm->tm_sec, microseconds, levels[where->level], (int)getpid());
+    if (where->file) {
+        at += snprintf(at, PREFIX_BYTES, "\"file\":\"");
+        for (size_t i = 0; where->file[i] && i < FILE_BYTES - 1; i++) {
+            char c = where->file[i];
+            *at++ = c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? c : '_';
+        }
+        at += snprintf(at, PREFIX_BYTES, "\",\"line\":%d,", where->line);
+    }
+    return at + snprintf(at, PREFIX_BYTES, "\"message\":");
+}
+
 static char *put_prefix(char *to, const struct log_origin *where)
 {
     static const char letters[] = {
         [LOG_INFO] = 'I', [LOG_WARN] = 'W', [LOG_ERROR] = 'E', [LOG_VERBOSE] = 'I'};
+    enum log_format format = format_of(load_settings());
     struct timespec now;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
+    if (format == LOG_FORMAT_JSON)
+        return put_json_prefix(to, where, &tm, now.tv_nsec / 1000);
 
     char letter = letters[where->level];
     int length;
-    if (format_of(load_settings()) == LOG_FORMAT_ISO8601)
+    if (format == LOG_FORMAT_ISO8601)
         length = snprintf(to, PREFIX_BYTES, "%04d-%02d-%02dT%02d:%02d:%02dZ %c %d %.127s:%d] ",
                           tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
                           tm.tm_sec, letter, (int)getpid(), where->file, where->line);
@@ -269,20 +311,112 @@ static char *put_prefix(char *to, const struct log_origin *where)
     return to + length;
 }
 
+static bool is_json(void)
+{
+    return format_of(load_settings()) == LOG_FORMAT_JSON;
+}
+
+static enum log_where console_of(enum log_level level)
+{
+    if (is_json())
+        return LOG_TO_STDOUT;
+    return level == LOG_INFO || level == LOG_VERBOSE ? LOG_TO_STDOUT : LOG_TO_STDERR;
+}
+
 static enum log_where where_of(enum log_level level)
 {
-    if (log_state.has_file)
-        return LOG_TO_FILE;
-    return level == LOG_INFO || level == LOG_VERBOSE ? LOG_TO_STDOUT : LOG_TO_STDERR;
+    return log_state.has_file ? LOG_TO_FILE : console_of(level);
+}
+
+/* Set once by look_at_terminals(). */
+static bool is_terminal[LOG_SINKS], has_colour;
+static pthread_once_t looked_once = PTHREAD_ONCE_INIT;
+
+static void look_at_terminals(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool is_able = term && strcmp(term, "dumb") != 0;
+    has_colour = !(no && *no);
+    is_terminal[LOG_TO_STDOUT] = is_able && isatty(STDOUT_FILENO);
+    is_terminal[LOG_TO_STDERR] = is_able && isatty(STDERR_FILENO);
+}
+
+static size_t terminal_columns_of(enum log_where sink)
+{
+    struct winsize size = {0};
+    int fd = sink == LOG_TO_STDERR ? STDERR_FILENO : STDOUT_FILENO;
+    pthread_once(&looked_once, look_at_terminals);
+    if (!is_terminal[sink] || is_json() || ioctl(fd, TIOCGWINSZ, &size) != 0)
+        return 0;
+    return size.ws_col;
+}
+
+size_t log_columns(enum log_level level)
+{
+    mutex_lock(&log_state.mu);
+    enum log_where sink = where_of(level);
+    mutex_unlock(&log_state.mu);
+    return terminal_columns_of(sink);
+}
+
+/* The colour in which lines of that level begin; NULL: they have none. */
+static const char *colour_of(enum log_where to, enum log_level level)
+{
+    if ((level != LOG_WARN && level != LOG_ERROR) || is_json())
+        return NULL;
+    pthread_once(&looked_once, look_at_terminals);
+    if (!has_colour || !is_terminal[to])
+        return NULL;
+    return level == LOG_ERROR ? "\033[31m" : "\033[33m";
+}
+
+static char *put_plain(char *to, const char *text)
+{
+    size_t length = strlen(text);
+    return (char *)memcpy(to, text, length) + length;
+}
+
+/* Writes what stands in front of the message, in its colour. */
+static char *put_head(char *to, enum log_where sink, const struct log_origin *where)
+{
+    const char *colour = colour_of(sink, where->level);
+    if (!colour)
+        return put_prefix(to, where);
+    to = put_plain(to, colour);
+    to = put_prefix(to, where);
+    return put_plain(to, "\033[0m");
+}
+
+/* Writes the message, and the end of the line. */
+static char *put_message(char *to, const char *text, size_t length)
+{
+    bool json = is_json();
+    if (json || is_escaping())
+        to = put_quoted(to, text, length, json);
+    else
+        to = (char *)memcpy(to, text, length) + length;
+    if (json)
+        *to++ = '}';
+    *to++ = '\n';
+    return to;
 }
 
 size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
 {
     struct log_origin here = origin_of_message(LOG_WARN, __FILE__, __LINE__);
     char *end = put_prefix(to, &here);
-    end += snprintf(end, LOG_LOST_BYTES - PREFIX_BYTES, "\"%lu log %s lost\"\n", n_lost,
-                    n_lost == 1 ? "line was" : "lines were");
+    end += snprintf(end, LOG_LOST_BYTES - PREFIX_BYTES, "\"%lu log %s lost\"%s\n", n_lost,
+                    n_lost == 1 ? "line was" : "lines were", is_json() ? "}" : "");
     return (size_t)(end - to);
+}
+
+static const char erase_line[] = "\r\033[K";
+static atomic_bool is_shown; /* the last line of the terminal is a text of log_show() */
+
+static void erase_shown(void)
+{
+    if (atomic_load_explicit(&is_shown, memory_order_relaxed) && atomic_exchange(&is_shown, false))
+        log_sink_put(LOG_TO_STDOUT, erase_line, sizeof(erase_line) - 1);
 }
 
 /* Puts the line together and gives it to the sink. */
@@ -297,13 +431,10 @@ static void write_message_locked(const struct log_origin *where, const char *tex
             length = USUAL_BYTES;
         }
     }
-    char *end = put_prefix(line, where);
-    if (is_escaping())
-        end = put_quoted(end, text, length);
-    else
-        end = (char *)memcpy(end, text, length) + length;
-    *end++ = '\n';
-    log_sink_put(where_of(where->level), line, (size_t)(end - line));
+    enum log_where to = where_of(where->level);
+    char *end = put_message(put_head(line, to, where), text, length);
+    erase_shown();
+    log_sink_put(to, line, (size_t)(end - line));
     if (line != usual)
         mem_free(line);
 }
@@ -407,6 +538,10 @@ void log_text(enum log_level level, const char *file, int line, const char *text
 
 void log_table(enum log_level level, const char *file, int line, const char *table)
 {
+    if (is_json()) {
+        log_text(level, file, line, table);
+        return;
+    }
     struct log_origin where = origin_of_message(level, file, line);
     size_t length = strlen(table);
     char *whole = mem_try_alloc(PREFIX_BYTES + length + 3);
@@ -428,8 +563,40 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
     log_state.has_last = false;
     enum log_where to = where_of(level);
     mutex_unlock(&log_state.mu);
+    erase_shown();
     log_sink_put_patiently(to, whole, (size_t)(end - whole)); /* it may be a long one */
     mem_free(whole);
+}
+
+/* Copies the characters that fit; those that control a terminal become blanks. Returns the end. */
+static char *put_shown(char *to, const char *text, size_t columns)
+{
+    size_t n_characters = 0;
+    for (; *text; text++) {
+        n_characters += ((unsigned char)*text & 0xc0) != 0x80;
+        if (n_characters > columns)
+            break;
+        *to++ = (unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text;
+    }
+    return to;
+}
+
+bool log_show(const char *text)
+{
+    enum { MOST_COLUMNS = 500, CHARACTER_BYTES = 4 };
+    char line[sizeof(erase_line) + MOST_COLUMNS * CHARACTER_BYTES];
+    size_t columns = log_columns(LOG_INFO);
+    if (!text)
+        erase_shown();
+    if (!text || columns < 2)
+        return columns >= 2;
+    mutex_lock(&log_state.mu);
+    char *end = put_plain(line, erase_line);
+    end = put_shown(end, text, MIN(columns - 1, (size_t)MOST_COLUMNS));
+    atomic_store(&is_shown, true);
+    log_sink_put(LOG_TO_STDOUT, line, (size_t)(end - line));
+    mutex_unlock(&log_state.mu);
+    return true;
 }
 
 void log_flush(void)
@@ -441,9 +608,15 @@ void log_flush(void)
 
 void log_print(enum log_level level, const char *line)
 {
-    bool out = level == LOG_INFO || level == LOG_VERBOSE;
     size_t length = strlen(line);
-    char usual[USUAL_BYTES + 1];
+    char usual[LINE_BYTES];
+    if (is_json()) {
+        struct log_origin nowhere = {.level = level};
+        char *end =
+            put_message(put_prefix(usual, &nowhere), line, MIN(length, (size_t)USUAL_BYTES));
+        log_sink_put(LOG_TO_STDOUT, usual, (size_t)(end - usual));
+        return;
+    }
     char *whole = length < USUAL_BYTES ? usual : mem_try_alloc(length + 1);
     if (!whole) {
         whole = usual;
@@ -451,7 +624,8 @@ void log_print(enum log_level level, const char *line)
     }
     memcpy(whole, line, length);
     whole[length] = '\n';
-    log_sink_put(out ? LOG_TO_STDOUT : LOG_TO_STDERR, whole, length + 1);
+    erase_shown();
+    log_sink_put(console_of(level), whole, length + 1);
     if (whole != usual)
         mem_free(whole);
 }

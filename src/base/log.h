@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The log. Each message is one line and one write(). INFO and verbose lines go to stdout, WARNING
- * and ERROR lines to stderr; with a log file, all of them go to the file. The formats are the
+ * and ERROR lines to stderr; with a log file, all of them go to the file. Two formats are the
  * reference's (reference/features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and
- * ISO8601. The message is escaped like a JSON string and quoted, without loss, so that no content
- * can forge a line (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run
- * time.
+ * ISO8601. In the third each line is a JSON object, and all lines go to stdout or to the file. On a
+ * terminal, lines of WARNING and ERROR begin in colour, unless NO_COLOR is set. The message is
+ * escaped like a JSON string and quoted, without loss, so that no content can forge a line
+ * (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
  *
  * A message that repeats within a second (same file and line, same text) is written once. The
  * number of its repeats is written before the next different message, with the first repeat after
@@ -25,7 +26,7 @@
 
 /* The values are those of TRITONSERVER_LogLevel. */
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR, LOG_VERBOSE };
-enum log_format { LOG_FORMAT_DEFAULT, LOG_FORMAT_ISO8601 };
+enum log_format { LOG_FORMAT_DEFAULT, LOG_FORMAT_ISO8601, LOG_FORMAT_JSON, LOG_FORMATS };
 
 struct log_settings {
     bool info, warning, error;
@@ -94,12 +95,26 @@ void log_write(enum log_level level, const char *file, int line, const char *fmt
 void log_text(enum log_level level, const char *file, int line, const char *text);
 
 /*
- * log_print - writes a line as it is, without time, file and line. It goes to the console even when
- * there is a log file.
+ * log_print - writes a line as it is, without time, file and line; as JSON, without file and line.
+ * It goes to the console even when there is a log file.
  */
 void log_print(enum log_level level, const char *line);
 
-/* log_table - writes an empty message, and below it a text of several lines, unescaped. */
+/*
+ * log_columns - the width of the terminal that shows messages of that level; 0: no terminal does,
+ * or its width is not known. Thread: any.
+ */
+size_t log_columns(enum log_level level);
+
+/*
+ * log_show - shows a text in place, below the log, on the terminal that shows messages of level
+ * INFO. The next text replaces it, and the next line of the log removes it; NULL removes it. It is
+ * cut to the terminal's width. Thread: any. Returns false, and does nothing, if no terminal does.
+ */
+bool log_show(const char *text);
+
+/* log_table - writes an empty message, and below it a text of several lines, unescaped; as JSON,
+ * the text is the message. */
 void log_table(enum log_level level, const char *file, int line, const char *table);
 
 #define LOG_AT(level, verbosity, ...)                                                              \

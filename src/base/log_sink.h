@@ -57,7 +57,7 @@ bool log_await(uint64_t timeout_ms);
  * log_put_lost - in log.c: prints the line with the number of lost lines; returns its length. No
  * zero byte follows it.
  */
-enum { LOG_LOST_BYTES = 320 };
+enum { LOG_LOST_BYTES = 400 };
 size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost);
 
 #endif

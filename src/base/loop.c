@@ -62,6 +62,7 @@ struct status *loop_init(struct loop *loop, struct clock *clock)
     list_init(&loop->last);
     list_init(&loop->next_last);
     loop->load_since_ns = loop_refresh_time(loop);
+    loop->began_ns = UINT64_MAX;
     atomic_init(&loop->phase, loop->now_ns * 2 + 1);
 
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -78,7 +79,7 @@ struct status *loop_init(struct loop *loop, struct clock *clock)
 
 void loop_done(struct loop *loop)
 {
-    while (mailbox_deliver(&loop->mailbox) > 0) {
+    while (mailbox_deliver(&loop->mailbox, UINT_MAX) > 0) {
         /* the callbacks may have posted more */
     }
     mailbox_done(&loop->mailbox);
@@ -215,24 +216,29 @@ static void set_phase(struct loop *loop, bool waits)
     atomic_store_explicit(&loop->phase, loop->now_ns * 2 + waits, memory_order_relaxed);
 }
 
-/*
- * Notes that the iteration, whose begin is in `phase`, has ended. Its time is that of its
- * callbacks: the wait, if any, comes behind.
- */
-static void note_end(struct loop *loop, uint64_t now_ns)
+static __attribute__((noinline)) void note_longest(struct loop *loop, uint64_t ns, uint64_t now_ns)
 {
-    uint64_t phase = LOAD(loop->phase);
-    if (phase % 2)
-        return; /* the first iteration begins now */
-    uint64_t ns = now_ns - MIN(now_ns, phase / 2);
-    if (UNLIKELY(now_ns - LOAD(loop->longest_since_ns) > LOOP_LONGEST_NS)) {
-        bool is_next = now_ns - LOAD(loop->longest_since_ns) <= 2 * LOOP_LONGEST_NS;
+    uint64_t since_ns = LOAD(loop->longest_since_ns);
+    if (now_ns - since_ns > LOOP_LONGEST_NS) {
+        bool is_next = now_ns - since_ns <= 2 * LOOP_LONGEST_NS;
         STORE(loop->longest_before_ns, is_next ? LOAD(loop->longest_ns) : 0);
         STORE(loop->longest_since_ns, now_ns);
         STORE(loop->longest_ns, 0);
     }
-    if (UNLIKELY(ns > LOAD(loop->longest_ns)))
+    if (ns > LOAD(loop->longest_ns))
         STORE(loop->longest_ns, ns);
+}
+
+/*
+ * Notes that the iteration has ended. Its time is that of its callbacks: the wait, if any, comes
+ * behind.
+ */
+static void note_end(struct loop *loop, uint64_t now_ns)
+{
+    uint64_t ns = now_ns > loop->began_ns ? now_ns - loop->began_ns : 0;
+    if (UNLIKELY(ns > LOAD(loop->longest_ns) ||
+                 now_ns - LOAD(loop->longest_since_ns) > LOOP_LONGEST_NS))
+        note_longest(loop, ns, now_ns);
 }
 
 /* Notes that an iteration begins after a wait of this length. */
@@ -247,6 +253,7 @@ static void note_load(struct loop *loop, uint64_t waited_ns)
         loop->load_since_ns = loop->now_ns;
         loop->load_waited_ns = 0;
     }
+    loop->began_ns = loop->now_ns;
     set_phase(loop, false);
 }
 
@@ -305,7 +312,7 @@ unsigned int loop_iterate(struct loop *loop, uint64_t max_wait_ns)
         note_end(loop, now_ns);
     note_load(loop, ns > 0 ? now_ns - wait_began_ns : 0);
     unsigned int n_calls = call_back_ready(loop);
-    unsigned int n_messages = mailbox_deliver(&loop->mailbox);
+    unsigned int n_messages = mailbox_deliver(&loop->mailbox, LOOP_BATCH);
     unsigned int n_timers = timers_run(&loop->timers, loop->now_ns);
     unsigned int n_work = run_deferred(loop);
 

@@ -68,7 +68,8 @@ struct loop_load {
 #define LOOP_LOAD_NS    (100 * NS_PER_MS)
 #define LOOP_LONGEST_NS (60 * NS_PER_S)
 
-enum { LOOP_BATCH = 256 }; /* ready descriptors per iteration; the rest come first in the next */
+/* Ready descriptors, and messages, per iteration; the rest come first in the next. */
+enum { LOOP_BATCH = 256 };
 
 struct loop {
     /* Set by loop_init(), constant afterwards. */
@@ -86,6 +87,7 @@ struct loop {
     struct list next_last; /* the same for the next iteration */
     struct loop_fd wake;
     struct epoll_event ready[LOOP_BATCH];
+    uint64_t began_ns;       /* start of the last iteration; UINT64_MAX: there was none */
     uint64_t load_since_ns;  /* start of the measurement for busy_permille */
     uint64_t load_waited_ns; /* waiting time since load_since_ns */
     int n_ready, next_ready; /* of this iteration; ready[next_ready..n_ready) are still due */

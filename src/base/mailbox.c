@@ -49,6 +49,7 @@ struct status *mailbox_init(struct mailbox *mb)
     atomic_init(&mb->n_wakes, 0);
     mb->wake_fd = fd;
     mb->slept = false;
+    mb->left = NULL;
     mb->n_awaited = mb->n_cleared = 0;
     return NULL;
 }
@@ -66,7 +67,7 @@ static void await_senders(struct mailbox *mb)
 void mailbox_done(struct mailbox *mb)
 {
     struct message *left = atomic_load_explicit(&mb->newest, memory_order_relaxed);
-    BUG_ON(left != NULL && left != ASLEEP);
+    BUG_ON(mb->left || (left != NULL && left != ASLEEP));
     await_senders(mb);
     close(mb->wake_fd);
     mb->wake_fd = -1;
@@ -96,6 +97,8 @@ void mailbox_post(struct mailbox *mb, struct message *m)
 bool mailbox_sleep(struct mailbox *mb)
 {
     struct message *none = NULL;
+    if (mb->left)
+        return false;
     mb->slept = atomic_compare_exchange_strong_explicit(&mb->newest, &none, ASLEEP,
                                                         memory_order_relaxed, memory_order_relaxed);
     return mb->slept;
@@ -123,14 +126,15 @@ struct message *mailbox_take(struct mailbox *mb)
     return oldest_first;
 }
 
-unsigned int mailbox_deliver(struct mailbox *mb)
+unsigned int mailbox_deliver(struct mailbox *mb, unsigned int max)
 {
     unsigned int n = 0;
-    struct message *m = mailbox_take(mb);
-    while (m) {
-        struct message *next = m->next; /* deliver() may free m */
+    if (!mb->left)
+        mb->left = mailbox_take(mb);
+    while (mb->left && n < max) {
+        struct message *m = mb->left;
+        mb->left = m->next; /* deliver() may free m */
         m->deliver(m);
-        m = next;
         n++;
     }
     return n;

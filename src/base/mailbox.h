@@ -39,6 +39,7 @@ struct mailbox {
     bool slept;         /* mailbox_sleep() returned true, and mailbox_take() has not followed yet */
     uint64_t n_awaited; /* sleeps that a message ended; the sender of each writes wake_fd once */
     uint64_t n_cleared; /* wake-ups read from wake_fd */
+    struct message *left; /* taken by mailbox_deliver(), which had delivered enough; oldest first */
 };
 
 /* mailbox_init - Errors: STATUS_UNAVAILABLE  no file descriptor is left */
@@ -62,7 +63,7 @@ void mailbox_post(struct mailbox *mb, struct message *m);
 
 /*
  * mailbox_sleep - announces that the owner is going to wait on wake_fd. True: it may wait. False:
- * there are messages already. In both cases mailbox_take() must follow.
+ * there are messages already. In both cases mailbox_take() or mailbox_deliver() must follow.
  *
  * Thread: the owner's.
  */
@@ -77,10 +78,13 @@ bool mailbox_sleep(struct mailbox *mb);
 struct message *mailbox_take(struct mailbox *mb);
 
 /*
- * mailbox_deliver - takes all messages, delivers them and returns their number. Thread: the
- * owner's.
+ * mailbox_deliver - takes all messages and delivers up to `max` of them. The next call goes on with
+ * the rest, before it takes more; until then mailbox_sleep() returns false. Returns the number of
+ * messages delivered.
+ *
+ * Thread: the owner's. An owner calls either this or mailbox_take().
  */
-unsigned int mailbox_deliver(struct mailbox *mb);
+unsigned int mailbox_deliver(struct mailbox *mb, unsigned int max);
 
 /*
  * mailbox_clear - makes wake_fd unreadable again and returns the number of wake-ups. For owners

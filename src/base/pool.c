@@ -475,6 +475,24 @@ void pool_release(void *block)
         give_block_back(h->pool, h, true);
 }
 
+void pool_disown(void *block)
+{
+    struct header *h = (struct header *)block - 1;
+    BUG_ON(h->magic != MAGIC_USED);
+    mem_owner_discharge(TAKE(h->owner), MEM_TENSORS, h->size_bytes);
+}
+
+bool pool_reuse(void *block, const struct pool *p, size_t size_bytes, struct mem_owner *owner)
+{
+    struct header *h = (struct header *)block - 1;
+    BUG_ON(h->magic != MAGIC_USED || h->owner);
+    if (h->pool != p || h->size_bytes < size_bytes || h->size_bytes / 2 > size_bytes)
+        return false;
+    h->owner = owner;
+    mem_owner_charge(owner, MEM_TENSORS, h->size_bytes);
+    return true;
+}
+
 void pool_discard(void *block)
 {
     struct header *h = end_use(block);

@@ -87,6 +87,17 @@ NODISCARD void *pool_grow(void *block, size_t size_bytes);
 /* pool_release - gives a block back to the pool it came from; NULL is fine. */
 void pool_release(void *block);
 
+/* pool_disown - from now on nobody is charged for the block. */
+void pool_disown(void *block);
+
+/*
+ * pool_reuse - gives the caller's block, which has no owner, another use in its place: charges the
+ * owner. Returns false, and changes nothing, when the block is not of this pool, too small, or more
+ * than twice as large as wanted.
+ */
+NODISCARD bool pool_reuse(void *block, const struct pool *p, size_t size_bytes,
+                          struct mem_owner *owner);
+
 /*
  * pool_discard - like pool_release(), but the block is not reused: it returns to the system. If it
  * is a mapping, the budget's thread unmaps it.

@@ -65,24 +65,40 @@ struct status *status_no_memory(void)
     return &no_memory;
 }
 
-struct status *status_prefix(struct status *st, const char *fmt, ...)
+/* Puts the text, which is taken, before or behind the message of st, which is taken, too. */
+static struct status *join_text(struct status *st, struct status *text, bool before)
 {
-    if (!st || st == &no_memory)
-        return st;
-
-    va_list ap;
-    va_start(ap, fmt);
-    struct status *prefix = status_newv(st->code, fmt, ap);
-    va_end(ap);
-
     struct status *whole = &no_memory;
-    if (prefix != &no_memory)
-        whole = status_new(st->code, "%s%s", prefix->message, st->message);
-    status_free(prefix);
+    if (text != &no_memory)
+        whole = status_new(st->code, "%s%s", (before ? text : st)->message,
+                           (before ? st : text)->message);
+    status_free(text);
     if (whole == &no_memory)
         return st; /* the cause matters more than its context */
     status_free(st);
     return whole;
+}
+
+struct status *status_prefix(struct status *st, const char *fmt, ...)
+{
+    if (!st || st == &no_memory)
+        return st;
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *prefix = status_newv(st->code, fmt, ap);
+    va_end(ap);
+    return join_text(st, prefix, true);
+}
+
+struct status *status_suffix(struct status *st, const char *fmt, ...)
+{
+    if (!st || st == &no_memory)
+        return st;
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *suffix = status_newv(st->code, fmt, ap);
+    va_end(ap);
+    return join_text(st, suffix, false);
 }
 
 static enum status_code code_of_errno(int err)

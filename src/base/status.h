@@ -47,11 +47,13 @@ NODISCARD struct status *status_newv(enum status_code code, const char *fmt, va_
 NODISCARD struct status *status_no_memory(void);
 
 /*
- * status_prefix - puts the text before the message of st and keeps the code; returns the result.
+ * status_prefix, status_suffix - put the text before or behind the message of st and keep the code;
+ * return the result.
  *
  * @st  taken; NULL gives NULL
  */
 NODISCARD struct status *status_prefix(struct status *st, const char *fmt, ...) PRINTF_LIKE(2, 3);
+NODISCARD struct status *status_suffix(struct status *st, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /*
  * status_from_errno - makes the status of a failed system call: "<text>: <strerror>". The code

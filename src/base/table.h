@@ -22,7 +22,14 @@ struct table_text *table_text_new(size_t n_columns, const char *const *titles);
  * shown as blanks.
  */
 void table_text_row(struct table_text *t, const char *const *cells);
-void table_text_print(const struct table_text *t, struct buf *out);
+/*
+ * table_text_print - prints the table.
+ *
+ * @columns  the width of the terminal that shows it: long cells are wrapped, so that the table fits
+ *           if that is possible; a column without a text is left out, and so is a table without a
+ *           row. 0: the whole table, as wide as it is
+ */
+void table_text_print(const struct table_text *t, size_t columns, struct buf *out);
 void table_text_free(struct table_text *t);
 
 #endif

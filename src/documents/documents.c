@@ -150,21 +150,21 @@ static void put_duration(struct json_writer *w, const char *name, uint64_t count
     json_put_close(w, '}');
 }
 
-/* Counts as the reference derives them: each request that succeeded counts as queued and
- * computed (reference/behaviours §16.2). */
+/* Counts as the reference derives them: each request that succeeded counts as queued and, unless
+ * the cache had its response, computed (reference/behaviours §16.2). */
 static void put_inference_stats(struct json_writer *w, const struct statistics *s)
 {
-    uint64_t n = s->success.count;
+    uint64_t n = s->success.count, n_computed = n - s->cache_hit.count;
     json_put_name(w, "inference_stats");
     json_put_open(w, '{');
     put_duration(w, "success", n, s->success.ns);
     put_duration(w, "fail", s->fail.count, s->fail.ns);
     put_duration(w, "queue", n, s->queue_ns);
-    put_duration(w, "compute_input", n, s->compute_input_ns);
-    put_duration(w, "compute_infer", n, s->compute_infer_ns);
-    put_duration(w, "compute_output", n, s->compute_output_ns);
-    put_duration(w, "cache_hit", 0, 0); /* there is no cache yet */
-    put_duration(w, "cache_miss", 0, 0);
+    put_duration(w, "compute_input", n_computed, s->compute_input_ns);
+    put_duration(w, "compute_infer", n_computed, s->compute_infer_ns);
+    put_duration(w, "compute_output", n_computed, s->compute_output_ns);
+    put_duration(w, "cache_hit", s->cache_hit.count, s->cache_hit.ns);
+    put_duration(w, "cache_miss", s->cache_miss.count, s->cache_miss.ns);
     json_put_close(w, '}');
 }
 

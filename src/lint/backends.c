@@ -48,6 +48,30 @@ static const struct parameter_traits onnxruntime[] = {
 static const char *const onnxruntime_cpu[] = {"openvino", NULL};
 static const char *const onnxruntime_gpu[] = {"cuda", "tensorrt", NULL};
 
+static const char *const forest_types[] = {"xgboost_ubj", "xgboost_json",        "xgboost",
+                                           "lightgbm",    "treelite_checkpoint", NULL};
+static const char *const flag[] = {"true", "false", NULL};
+
+/* The last eight are for GPUs, or were; they have no effect on a CPU. */
+static const struct parameter_traits fil[] = {
+    {.name = "model_type", .choices = forest_types},
+    {.name = "is_classifier", .choices = flag},
+    {.name = "output_class", .choices = flag},
+    {.name = "predict_proba", .choices = flag},
+    {.name = "xgboost_allow_unknown_field", .choices = flag},
+    {.name = "threshold"},
+    {.name = "cpu_nthread", .is_number = true, .min = -1, .max = 4096},
+    {.name = "storage_type"},
+    {.name = "blocks_per_sm"},
+    {.name = "algo"},
+    {.name = "threads_per_tree"},
+    {.name = "layout"},
+    {.name = "chunk_size"},
+    {.name = "transfer_threshold"},
+    {.name = "use_experimental_optimizations"},
+    {0},
+};
+
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
     {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
@@ -62,6 +86,7 @@ static const struct backend_traits backends[] = {
      .parameters = onnxruntime,
      .cpu_accelerators = onnxruntime_cpu,
      .gpu_accelerators = onnxruntime_gpu},
+    {.name = "fil", .completes = true, .needs_file = true, .parameters = fil},
     {.name = "python",
      .completes = true,
      .completes_more = true,
@@ -81,6 +106,20 @@ const struct backend_traits *backend_traits_of(const char *backend)
             return &backends[i];
     }
     return NULL;
+}
+
+const char *backend_forest_file(const Inference__ModelConfig *pb)
+{
+    static const char *const files[] = {"xgboost.ubj", "xgboost.json", "xgboost.model", "model.txt",
+                                        "checkpoint.tl"};
+    const char *type = "xgboost";
+    for (size_t i = 0; i < pb->n_parameters; i++)
+        if (strcmp(pb->parameters[i]->key, "model_type") == 0)
+            type = pb->parameters[i]->value->string_value;
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        if (strcmp(forest_types[i], type) == 0)
+            return files[i];
+    return "";
 }
 
 const char *backend_nearest(const char *name)

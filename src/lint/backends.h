@@ -8,10 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/config/config.h"
+
 struct parameter_traits {
     const char *name; /* a name that ends in '.' stands for all names that begin so */
     bool is_number;
     int64_t min, max;
+    const char *const *choices; /* the values that it may have, ended by NULL; NULL: any */
 };
 
 struct backend_traits {
@@ -30,6 +33,10 @@ const struct backend_traits *backend_traits_of(const char *backend);
 
 /* server_parameters - parameters that the server reads for any backend; ended by a NULL name. */
 extern const struct parameter_traits server_parameters[];
+
+/* backend_forest_file - the file that the backend fil reads, by the configuration's model_type; ""
+ * for a type that it does not have. */
+const char *backend_forest_file(const Inference__ModelConfig *pb);
 
 /* backend_nearest - the name of the known backend that was probably meant, or NULL. */
 const char *backend_nearest(const char *name);

@@ -8,6 +8,9 @@
 
 /* ---- the dynamic batcher --------------------------------------------------------------------- */
 
+/* Triton's guide to tuning has delays of some hundred µs without preferred sizes. */
+enum { NOTABLE_DELAY_US = 1000 };
+
 static void check_queue_delay(struct model_check *l, const Inference__ModelDynamicBatching *b)
 {
     const Inference__ModelQueuePolicy *policy = b->default_queue_policy;
@@ -19,7 +22,10 @@ static void check_queue_delay(struct model_check *l, const Inference__ModelDynam
         return; /* without batches there is no wait */
     for (size_t i = 0; i < b->n_preferred_batch_size; i++)
         least = MIN(least, b->preferred_batch_size[i]);
-    if (!model_config_is_given(l->config, b, "preferred_batch_size"))
+    bool has_sizes = model_config_is_given(l->config, b, "preferred_batch_size");
+    if (!has_sizes && delay_us < NOTABLE_DELAY_US)
+        return;
+    if (!has_sizes)
         lint_add(l->found, LINT_DELAY, position,
                  "name the batch sizes worth waiting for in preferred_batch_size",
                  "without preferred_batch_size each request waits %" PRIu64

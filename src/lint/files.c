@@ -81,9 +81,31 @@ static bool check_version_entries(struct model_check *l, const char *folder)
     return any;
 }
 
+void lint_add_missing_file(struct model_check *l, const char *path)
+{
+    bool needed = l->backend && l->backend->needs_file;
+    char *file = storage_path(l->m->storage, path);
+    struct config_facts facts = lint_facts(l);
+    char *advice = model_config_advise_files(&facts, true);
+    lint_add(l->found, needed ? LINT_FILE : LINT_MODEL_FILE,
+             lint_at(l, l->pb, "default_model_filename", 0), advice,
+             "the model file '%s' of backend '%s' is missing", file, l->pb->backend);
+    mem_free(advice);
+    mem_free(file);
+}
+
+/* Returns the name under which the backend looks for its file; "": the check does not know it. */
+static const char *expected_file(const struct model_check *l)
+{
+    const Inference__ModelConfig *pb = l->pb;
+    return *pb->default_model_filename || strcmp(pb->backend, "fil") != 0
+               ? pb->default_model_filename
+               : backend_forest_file(pb);
+}
+
 static void check_model_file(struct model_check *l, const char *folder)
 {
-    const char *name = l->pb->default_model_filename;
+    const char *name = expected_file(l);
     struct file_info info = {.kind = FILE_MISSING};
     if (!*name)
         return;
@@ -100,14 +122,8 @@ static void check_model_file(struct model_check *l, const char *folder)
         st = storage_check_named(l->m->storage, folder, name);
     if (st)
         lint_add_status(l->found, LINT_LINK, l->m->storage, path, st);
-    else if (info.kind == FILE_MISSING) {
-        bool needed = l->backend && l->backend->needs_file;
-        char *file = storage_path(l->m->storage, path);
-        lint_add(l->found, needed ? LINT_FILE : LINT_MODEL_FILE,
-                 lint_at(l, l->pb, "default_model_filename", 0), NULL,
-                 "the model file '%s' of backend '%s' is missing", file, l->pb->backend);
-        mem_free(file);
-    }
+    else if (info.kind == FILE_MISSING)
+        lint_add_missing_file(l, path);
     mem_free(path);
 }
 

@@ -13,11 +13,13 @@
 
 enum { MAX_TEXT_BYTES = 4000 };
 
-#define ERROR   false
-#define WARNING true
+#define ERROR   false, false
+#define MISSING false, true
+#define WARNING true, true
 
 const struct conch_check_code lint_codes[N_LINT_CODES] = {
-#define CODE(id, name, severity, meaning) {name, severity, meaning},
+#define CODE(id, name, severity, meaning, about, example, cure)                                    \
+    {name, severity, meaning, about, example, cure},
 #include "lint/codes.def"
 #undef CODE
 };

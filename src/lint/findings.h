@@ -13,6 +13,8 @@
 #include "base/compiler.h"
 #include "conch/check.h"
 
+struct storage;
+
 enum lint_code {
 #define CODE(id, ...) LINT_##id,
 #include "lint/codes.def"
@@ -38,7 +40,9 @@ struct lint_finding {
 enum { LINT_MAX_FINDINGS = 200 };
 
 struct lint_findings {
-    const char *model;   /* borrowed; NULL for repositories */
+    const char *model; /* borrowed; NULL for repositories */
+    const struct storage
+        *storage;        /* of the model, in which its files are; borrowed; NULL as well */
     const bool *ignored; /* indexed by code; borrowed; NULL: no code is ignored */
     struct lint_finding *items;
     size_t n, capacity;

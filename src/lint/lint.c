@@ -32,18 +32,12 @@ static void add_root_fault(struct lint_run *run, const char *root, struct status
     status_free(st);
 }
 
-/* "models/" counts as "models", so that paths read "models/digits/config.pbtxt". */
 static struct storage *open_root(struct lint_run *run, const char *root)
 {
-    size_t length = strlen(root);
-    while (length > 1 && root[length - 1] == '/')
-        length--;
-    char *location = mem_strndup(root, length);
     struct storage *s = NULL;
-    struct status *st = storage_open(location, run->options->follow_symlinks, &s);
+    struct status *st = storage_open(root, run->options->follow_symlinks, &s);
     if (st)
         add_root_fault(run, root, st);
-    mem_free(location);
     return s;
 }
 
@@ -56,15 +50,17 @@ static void add_model_of_entry(struct lint_run *run, size_t root, const struct f
     if (is_model) {
         struct lint_model *m = &run->models[run->n_models++];
         *m = (struct lint_model){.name = mem_strdup(entry->name), .storage = s, .root = root};
-        m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
+        m->found = (struct lint_findings){.model = m->name, .storage = s, .ignored = run->ignored};
         m->is_closed = why_not != NULL;
+        m->is_quiet = !lint_place_wants(&run->places.items[root], m->name);
         found = &m->found;
     }
     if (why_not)
         lint_add_status(found,
-                        !is_model                  ? LINT_DANGLING_LINK
-                        : entry->kind == FILE_LINK ? LINT_LINK
-                                                   : LINT_READ,
+                        !is_model && entry->kind == FILE_REGULAR ? LINT_LOOSE_FILE
+                        : !is_model                              ? LINT_DANGLING_LINK
+                        : entry->kind == FILE_LINK               ? LINT_LINK
+                                                                 : LINT_READ,
                         s, entry->name, why_not);
 }
 
@@ -103,10 +99,11 @@ static int compare_models(const void *a, const void *b)
 static void open_roots(struct lint_run *run)
 {
     const struct conch_check_options *o = run->options;
-    run->n_storages = o->n_repositories;
-    run->storages = mem_zalloc(run->n_storages * sizeof(struct storage *));
-    for (size_t i = 0; i < run->n_storages; i++) {
-        run->storages[i] = open_root(run, o->repositories[i]);
+    for (size_t i = 0; i < o->n_repositories; i++)
+        lint_find_places(&run->places, o->repositories[i]);
+    run->storages = mem_zalloc(run->places.n * sizeof(struct storage *));
+    for (size_t i = 0; i < run->places.n; i++) {
+        run->storages[i] = open_root(run, run->places.items[i].root);
         if (run->storages[i])
             list_repository_models(run, i);
     }
@@ -173,13 +170,18 @@ static void print_report(struct lint_run *run, uint64_t started_ns, struct lint_
     struct lint_printer p = {.out = run->options->out ? run->options->out : stdout,
                              .format = run->options->format,
                              .colour = run->options->colour};
-    *t = (struct lint_totals){.n_models = run->n_models,
+    *t = (struct lint_totals){.notes = (const char *const *)run->places.notes,
+                              .n_notes = run->places.n_notes,
                               .n_errors = run->own.n_errors,
-                              .n_warnings = run->own.n_warnings};
-    lint_print_start(&p);
+                              .n_warnings = run->own.n_warnings,
+                              .unreadable = run->unreadable};
+    lint_print_start(&p, t);
     lint_print_findings(&p, &run->own);
     for (size_t i = 0; i < run->n_models; i++) {
         struct lint_findings *f = &run->models[i].found;
+        if (run->models[i].is_quiet)
+            continue;
+        t->n_models++;
         lint_sort(f);
         lint_print_findings(&p, f);
         t->n_errors += f->n_errors;
@@ -188,6 +190,7 @@ static void print_report(struct lint_run *run, uint64_t started_ns, struct lint_
     }
     t->seconds = (double)(monotonic_ns() - started_ns) / 1e9;
     lint_print_end(&p, t);
+    lint_sources_done(&p.sources);
 }
 
 static void run_done(struct lint_run *run)
@@ -201,18 +204,19 @@ static void run_done(struct lint_run *run)
     }
     mem_free(run->models);
     lint_findings_done(&run->own);
-    for (size_t i = 0; i < run->n_storages; i++)
+    for (size_t i = 0; i < run->places.n; i++)
         storage_unref(run->storages[i]);
     mem_free(run->storages);
+    lint_places_done(&run->places);
 }
 
-/* Only existing codes of warnings may be ignored. */
+/* Only codes that can be ignored may be given. */
 static bool set_ignored(struct lint_run *run)
 {
     const struct conch_check_options *o = run->options;
     for (size_t i = 0; i < o->n_ignored; i++) {
         enum lint_code code = lint_code_named(o->ignored[i], strlen(o->ignored[i]));
-        if (code == N_LINT_CODES || !lint_codes[code].is_warning)
+        if (code == N_LINT_CODES || !lint_codes[code].can_ignore)
             return false;
         run->ignored[code] = true;
     }

@@ -14,6 +14,7 @@
 #include "conch/check.h"
 #include "core/config/config.h"
 #include "lint/findings.h"
+#include "lint/place.h"
 
 struct status;
 struct storage;
@@ -23,6 +24,7 @@ struct lint_model {
     const struct storage *storage; /* of the model's repository; borrowed */
     size_t root;                   /* index of the repository in lint_run.storages */
     struct lint_findings found;
+    bool is_quiet; /* only other models of the repository are wanted; it is checked for ensembles */
     bool is_closed; /* its folder cannot be read, which is among the findings already */
 
     /* Set by lint_check_model(). */
@@ -38,7 +40,7 @@ struct lint_model {
     char *config_path; /* set together with config */
     /*
      * Borrowed from `found`. NULL: the model would load, as soon as Conch has all features that it
-     * needs.
+     * needs, and the machine all libraries.
      */
     const char *first_error;
 };
@@ -49,8 +51,8 @@ struct lint_run {
     int n_cpus;
     bool has_backends; /* there is a folder in which backends can be looked up */
 
-    size_t n_storages;
-    struct storage **storages; /* in the order of the options; NULL: could not be opened */
+    struct lint_places places;
+    struct storage **storages; /* of the places, in their order; NULL: could not be opened */
     struct lint_findings own;  /* about repositories */
     bool unreadable;           /* a repository could not be read */
     struct lint_model *models; /* sorted by name, then in the order of the repositories */

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "core/agents/agent_chain.h"
 #include "core/storage/storage.h"
 #include "lint/backends.h"
 #include "lint/model_check.h"
@@ -169,7 +170,8 @@ static void check_model_folder(struct model_check *l, bool has_config)
         lint_add_status(l->found, LINT_READ, l->m->storage, l->m->name, st);
         return;
     }
-    const char *first = NULL; /* entries are sorted: "10" before "9" */
+    const char *first = NULL;                     /* entries are sorted: "10" before "9" */
+    status_free(scan_note_folder(&list, &l->sm)); /* without memory there is less advice */
     l->sm.versions = mem_zalloc((list.count + 1) * sizeof(*l->sm.versions));
     for (size_t i = 0; i < list.count; i++) {
         const char *name = list.entries[i].name;
@@ -251,6 +253,18 @@ static struct model_config *open_config(struct model_check *l, struct lint_fault
     return c;
 }
 
+struct config_facts lint_facts(const struct model_check *l)
+{
+    return (struct config_facts){
+        .model_name = l->m->name,
+        .version_files = (const char *const *)l->sm.files,
+        .n_version_files = l->sm.n_files,
+        .folder_files = (const char *const *)l->sm.folder_files,
+        .n_folder_files = l->sm.n_folder_files,
+        .auto_complete = !l->run->options->disable_auto_complete_config,
+    };
+}
+
 static void check_served_versions(struct model_check *l)
 {
     const Inference__ModelVersionPolicy *policy = l->pb->version_policy;
@@ -269,25 +283,19 @@ static void check_served_versions(struct model_check *l)
                      "is not present",
                      version, l->m->name);
     }
-    if (!l->sm.n_versions)
-        lint_add(l->found, LINT_VERSION, lint_at(l, l->pb, "version_policy", 0), NULL,
-                 "at least one version must be available under the version policy of model '%s'",
-                 l->m->name);
-}
-
-static struct config_facts facts_of(const struct model_check *l)
-{
-    return (struct config_facts){
-        .model_name = l->m->name,
-        .version_files = (const char *const *)l->sm.files,
-        .n_version_files = l->sm.n_files,
-        .auto_complete = !l->run->options->disable_auto_complete_config,
-    };
+    if (l->sm.n_versions)
+        return;
+    struct config_facts facts = lint_facts(l);
+    char *advice = model_config_advise_files(&facts, false);
+    lint_add(l->found, LINT_VERSION, lint_at(l, l->pb, "version_policy", 0), advice,
+             "at least one version must be available under the version policy of model '%s'",
+             l->m->name);
+    mem_free(advice);
 }
 
 static void check_model_config(struct model_check *l, bool exists)
 {
-    struct config_facts facts = facts_of(l);
+    struct config_facts facts = lint_facts(l);
     struct status *st = model_config_validate_all(l->sm.config, &facts);
     if (st) /* no memory */
         lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s", status_message(st));
@@ -306,7 +314,8 @@ static void keep_for_ensembles(struct model_check *l)
     m->versions = TAKE(l->sm.versions);
     for (size_t i = 0; i < m->found.n && !m->first_error; i++) {
         const struct lint_finding *item = &m->found.items[i];
-        if (!lint_codes[item->code].is_warning && item->code != LINT_UNSUPPORTED)
+        if (!lint_codes[item->code].is_warning && item->code != LINT_UNSUPPORTED &&
+            !lint_codes[item->code].can_ignore)
             m->first_error = item->text;
     }
     if (!l->pb || l->pb->scheduling_choice_case !=
@@ -317,6 +326,19 @@ static void keep_for_ensembles(struct model_check *l)
     m->config = TAKE(l->sm.config);
     m->config->listener = NULL;
     m->config_path = TAKE(l->config_path);
+}
+
+/* Repository agents may bring other files than those that are there now. */
+static void check_content(struct model_check *l)
+{
+    if (agent_chain_is_wanted(l->config)) {
+        scan_apply_version_policy(&l->sm);
+        return;
+    }
+    check_served_versions(l);
+    lint_check_files(l);
+    lint_check_onnx(l);
+    lint_check_samples(l);
 }
 
 void lint_check_model(const struct lint_run *run, struct lint_model *m)
@@ -333,9 +355,7 @@ void lint_check_model(const struct lint_run *run, struct lint_model *m)
         l.config = l.sm.config;
         l.pb = l.config->pb;
         check_model_config(&l, exists);
-        check_served_versions(&l);
-        lint_check_files(&l);
-        lint_check_samples(&l);
+        check_content(&l);
         lint_check_batching(&l);
         lint_check_tensors(&l);
         lint_check_parameters(&l);
@@ -354,7 +374,7 @@ void lint_read_again(const struct lint_run *run, struct lint_model *m)
     l.sm.config = open_config(&l, &sink, NULL, &exists);
     if (l.sm.config) {
         check_model_folder(&l, exists);
-        struct config_facts facts = facts_of(&l);
+        struct config_facts facts = lint_facts(&l);
         status_free(model_config_validate_all(l.sm.config, &facts)); /* reported the first time */
         l.pb = l.sm.config->pb;
         l.backend = backend_traits_of(l.pb->backend);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -41,6 +42,25 @@ static void find_nearest(const struct parameter_traits *table, const char *name,
     }
 }
 
+/* A value that is none of a parameter's choices. */
+static void check_choice(struct model_check *l, const struct parameter_traits *t,
+                         const parameter *p)
+{
+    struct buf list;
+    buf_init(&list, 500);
+    for (const char *const *c = t->choices; *c; c++) {
+        if (strcmp(*c, p->value->string_value) == 0) {
+            buf_done(&list);
+            return;
+        }
+        buf_addf(&list, "%s%s", c == t->choices ? "" : c[1] ? ", " : " or ", *c);
+    }
+    lint_add(l->found, LINT_BAD_PARAMETER, lint_at(l, p, "value", 0), NULL,
+             "parameter '%s' must be %s, got '%s'", p->key, buf_text(&list),
+             p->value->string_value);
+    buf_done(&list);
+}
+
 static void check_parameter_value(struct model_check *l, const struct parameter_traits *t,
                                   const parameter *p)
 {
@@ -52,6 +72,8 @@ static void check_parameter_value(struct model_check *l, const struct parameter_
         lint_add(l->found, LINT_BAD_PARAMETER, position, NULL,
                  "parameter '%s' must be a whole number from %" PRId64 " to %" PRId64 ", got '%s'",
                  p->key, t->min, t->max, value);
+    if (t->choices)
+        check_choice(l, t, p);
     if (t == &server_parameters[0]) { /* CONCH_EXECUTION */
         struct execution e;
         struct status *st = execution_init(&e, clock_real(), value, false);

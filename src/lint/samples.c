@@ -129,13 +129,6 @@ static void check_data_file(struct model_check *l, const struct data_file *d)
 
 typedef Inference__ModelWarmup__InputsEntry sample_input;
 
-static const char *name_of_type(Inference__DataType type)
-{
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value(&inference__data_type__descriptor, (int)type);
-    return v ? v->name : "?";
-}
-
 static bool same_dims(const Inference__ModelInput *input, const Inference__ModelWarmup__Input *from)
 {
     bool same = input->n_dims == from->n_dims;
@@ -151,8 +144,8 @@ static void check_sample_fits_input(struct model_check *l, const Inference__Mode
     if (from->data_type != input->data_type)
         lint_add(l->found, LINT_BAD_SAMPLE, lint_at(l, from, "data_type", 0), NULL,
                  "warmup sample '%s': the data type of input '%s' is %s, but the model expects %s",
-                 sample->name, input->name, name_of_type(from->data_type),
-                 name_of_type(input->data_type));
+                 sample->name, input->name, lint_type_name(from->data_type),
+                 lint_type_name(input->data_type));
     if (same_dims(input, from))
         return;
     AUTO(buf) dims = BUF_INIT(MAX_SHAPE_TEXT);

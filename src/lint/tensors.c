@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "core/model/tensor.h"
 #include "lint/model_check.h"
 
@@ -102,8 +103,44 @@ static void check_tensor_names(struct model_check *l, size_t from, size_t to)
     map_done(&seen);
 }
 
+const char *lint_type_name(Inference__DataType type)
+{
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value(&inference__data_type__descriptor, (int)type);
+    return value ? value->name : "an unknown type";
+}
+
+/* The backend identity copies each input to the output at its place. */
+static void check_identity_pairs(struct model_check *l)
+{
+    const Inference__ModelConfig *pb = l->pb;
+    if (strcmp(pb->backend, "identity") != 0)
+        return;
+    if (pb->n_input != pb->n_output) {
+        lint_add(l->found, LINT_CONFIG, lint_at(l, pb, pb->n_output ? "output" : "input", 0), NULL,
+                 "model '%s': identity needs as many outputs as inputs, the configuration has %zu "
+                 "inputs and %zu outputs",
+                 pb->name, pb->n_input, pb->n_output);
+        return;
+    }
+    for (size_t i = 0; i < pb->n_input; i++) {
+        const char *in = lint_type_name(pb->input[i]->data_type);
+        const char *out = lint_type_name(pb->output[i]->data_type);
+        if (strcmp(in, out) == 0)
+            continue;
+        char *advice = mem_printf("data_type: %s", in);
+        lint_add(
+            l->found, LINT_CONFIG, lint_at(l, pb->output[i], "data_type", 0), advice,
+            "model '%s': identity copies input '%s' to output '%s', but their types are %s and "
+            "%s",
+            pb->name, pb->input[i]->name, pb->output[i]->name, in, out);
+        mem_free(advice);
+    }
+}
+
 void lint_check_tensors(struct model_check *l)
 {
+    check_identity_pairs(l);
     const Inference__ModelConfig *pb = l->pb;
     check_batch_dims(l);
     check_tensor_names(l, 0, pb->n_input);

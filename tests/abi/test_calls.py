@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of functions of the backend interface about objects, requests, their inputs and responses
-(tests/plugins/caller), in both servers. tests/unit/api/test_requests.c tests what a program that embeds the server can
+(tests/plugins/caller), and what a
+backend may send (tests/plugins/script), in both servers. tests/unit/api/test_requests.c tests what a program that embeds the server can
 set besides in a request."""
 
 import json
@@ -14,6 +15,7 @@ import server as servers
 import triton
 
 CONFIG = 'backend: "caller"\n' + repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("output", "OUT", "BYTES", [1])
+SCRIPTED = 'backend: "script"\n' + repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [1])
 PARAMETERS = {"sequence_id": 42, "sequence_start": True, "timeout": 7000000, "text": "a text", "number": -5, "yes": True, "real": 0.25}
 
 
@@ -23,14 +25,15 @@ def server(request, tmp_path_factory):
         pytest.skip(triton.missing())
     root = tmp_path_factory.mktemp("models")
     repository.write_model(root, "m", CONFIG + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+    repository.write_model(root, "scripted", SCRIPTED)
     flags = [f"--backend-directory={servers.BUILD / 'tests/backends'}"]
     with {"conch": servers.Server, "triton": triton.Triton}[request.param](root, flags=flags) as running:
         running.which = request.param
         yield running
 
 
-def ask(server, path, body=None):
-    request = urllib.request.Request(f"http://{server.url}/v2/models/m{path}", json.dumps(body).encode() if body else None)
+def ask(server, path, body=None, model="m"):
+    request = urllib.request.Request(f"http://{server.url}/v2/models/{model}{path}", json.dumps(body).encode() if body else None)
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
@@ -73,3 +76,12 @@ def test_reported_memory_is_in_the_statistics(server, answer):
         assert used == [{"type": "CPU", "id": place, "byte_size": 512} for place in (0, 1)]
     else:
         assert [(usage["type"], usage["id"]) for usage in used] == [("CPU", 0)] and used[0]["byte_size"] > 1024
+
+
+@pytest.mark.parametrize("script", ["rn.xd", "rnx.d", "rnxt.d", "nlxd", "nxld"])
+def test_the_final_flag_may_follow_the_only_response(server, script):
+    """Alone, before or after the release, and from another thread: a client over HTTP sees one answer (reference/behaviours §19.2, §19.4)."""
+    for value in (7, 8):
+        answer = ask(server, "/infer", {"parameters": {"do": script}, "inputs": [
+            {"name": "IN", "datatype": "INT32", "shape": [1], "data": [value]}]}, model="scripted")
+        assert [(output["name"], output["data"]) for output in answer["outputs"]] == [("OUT", [1000 * value])]

@@ -77,7 +77,9 @@ def tell_twins(pairs):
 
 
 def run(server, root, backends, flags):
-    started = server(root, flags=("--exit-on-error=false", "--strict-readiness=false", "--allow-metrics=false", *flags), ready=False)
+    started = server(root, ready=False, flags=(
+        "--exit-on-error=false", "--strict-readiness=false", "--allow-metrics=false",
+        "--repoagent-directory=/opt/tritonserver/repoagents", *flags))    # neither has an agent there
     started.args = [f"--backend-directory={backends}" if arg.startswith("--backend-directory=") else arg
                     for arg in started.args]
     with started:

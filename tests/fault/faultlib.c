@@ -125,11 +125,19 @@ static bool is_socket(int fd)
     return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode);
 }
 
+/* Of packets: one moves whole or not at all. No client has such a socket. */
+static bool is_packet_socket(int fd)
+{
+    int type;
+    socklen_t length = sizeof(type);
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+}
+
 static bool is_connection(int fd)
 {
     struct sockaddr_storage peer;
     socklen_t length = sizeof(peer);
-    return getpeername(fd, (struct sockaddr *)&peer, &length) == 0;
+    return !is_packet_socket(fd) && getpeername(fd, (struct sockaddr *)&peer, &length) == 0;
 }
 
 /* Whether the connection is to be lost now. Then it is. */
@@ -184,6 +192,8 @@ static bool spoil(int fd, size_t *size, enum kind lost)
     bool to_socket = is_socket(fd);
     if (to_socket)
         tell_again(fd);
+    if (to_socket && is_packet_socket(fd)) /* the call may wait, so EAGAIN could not be */
+        return fail_with(INTERRUPTED, EINTR);
     switch (x % 4) {
     case 0:
         return fail_with(INTERRUPTED, EINTR);

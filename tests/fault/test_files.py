@@ -117,7 +117,7 @@ def test_an_unlistable_repository_leaves_the_others(models, tmp_path):
         "--allow-metrics=false", env=environment(faults),
     )  # fmt: skip
     assert code == 1
-    assert "creating server: Internal - failed to load all models" in err
+    assert f"creating server: Internal - failed to poll model repository '{models}': failed to read folder" in err
 
 
 # ---- Files of load requests, when their server is killed
@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_removed_is_logged(models, tmp_path):
         load(server, "a")
         (file,) = temporary.glob("*/*/a/1/w.bin")
         assert ask(server, "POST", "/v2/repository/models/a/unload").status == 200
-        server.wait_log(f"cannot remove '{file}', which came with a load request: Input/output error")
+        server.wait_log(f"cannot remove '{file}', of a model's temporary folder: Input/output error")
     assert file.exists()
     with explicit(models, temporary, "remove:/w.bin:EACCES") as server:
         server.wait_log(f"cannot remove '{file}', which a server that was killed has left: Permission denied")

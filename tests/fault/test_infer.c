@@ -29,19 +29,15 @@
 #include "base/status.h"
 #include "conch/conch.h"
 #include "lib/fault.h"
+#include "lib/ok.h"
 #include "lib/repository.h"
 
 enum { MOST_BYTES = 4 << 20, WAIT_S = 60 };
 
 static struct test_repository repository;
 static TRITONSERVER_Server *server;
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        TRITONSERVER_Error *error_ = (call);                                                       \
-        if (error_)                                                                                \
-            fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
-    } while (0)
+static struct conch_trace *trace;
+static char trace_file[200];
 
 static void add_identity(const char *name, const char *type, const char *more)
 {
@@ -76,6 +72,11 @@ static int start(void **state)
     OK(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
     OK(TRITONSERVER_ServerNew(&server, options));
     OK(TRITONSERVER_ServerOptionsDelete(options));
+    struct conch_trace_options traces;
+    conch_trace_options_init(&traces);
+    snprintf(trace_file, sizeof(trace_file), "%s/traces", repository.path);
+    traces.file = trace_file;
+    OK(conch_trace_start(server, &traces, &trace));
     return 0;
 }
 
@@ -83,6 +84,7 @@ static int stop(void **state)
 {
     (void)state;
     OK(TRITONSERVER_ServerStop(server));
+    conch_trace_stop(trace);
     OK(TRITONSERVER_ServerDelete(server));
     repository_remove(&repository);
     return 0;
@@ -96,6 +98,8 @@ struct asked {
     size_t expected_size;
     const char *unpacked; /* the reply that is not packed, which is right, too; NULL: none is */
     size_t unpacked_size;
+    size_t head_size; /* of the expected reply */
+    bool is_stream;   /* of events, until the close: it may end early, at an event's end */
 };
 
 static char received[MOST_BYTES + 1];
@@ -137,6 +141,24 @@ static size_t exchange_bytes(int fd, const struct asked *a)
     return size;
 }
 
+/* Whether these are the first events of the stream, and behind them nothing or why it ends. */
+static bool is_begun(const struct asked *a, size_t size)
+{
+    static const char failed[] = "data: {\"error\":";
+    size_t same = 0;
+    while (same < size && same < a->expected_size && received[same] == a->expected[same])
+        same++;
+    while (same > 0 && (received[same - 1] != '\n' || same < 2 || received[same - 2] != '\n'))
+        same--;    /* two events begin alike */
+    if (same == 0) /* the head ends in \r\n\r\n */
+        same = a->head_size <= size && memcmp(received, a->expected, a->head_size) == 0
+                   ? a->head_size
+                   : 0;
+    const char *rest = received + same;
+    return same > 0 && (!rest[0] || (strncmp(rest, failed, sizeof(failed) - 1) == 0 &&
+                                     strstr(rest, "out of memory")));
+}
+
 static struct status *ask(void *arg)
 {
     struct asked *a = arg;
@@ -155,11 +177,15 @@ static struct status *ask(void *arg)
     if (!a->expected) {
         a->expected = memcpy(malloc(size + 1), received, size + 1);
         a->expected_size = size;
+        const char *body = memmem(received, size, "\r\n\r\n", 4);
+        a->head_size = body ? (size_t)(body + 4 - received) : size;
     }
     if (size == a->expected_size && memcmp(received, a->expected, size) == 0)
         return NULL;
     if (a->unpacked && size == a->unpacked_size && memcmp(received, a->unpacked, size) == 0)
         return NULL;
+    if (a->is_stream && is_begun(a, size))
+        return status_no_memory();
     if (size > 0 &&
         (strncmp(received, "HTTP/1.1 503 ", 13) != 0 || !strstr(received, "out of memory")))
         fail_msg("a wrong answer: %.300s\ninstead of: %.300s", received, a->expected);
@@ -283,6 +309,51 @@ static void several_responses_survive_lack_of_memory(void **state)
     add_head(&a, "POST", "/v2/models/several/generate", 0, sizeof(body) - 1);
     adds(&a, body);
     ask_each(&a, "HTTP/1.1 500 ", "exactly 1 response");
+}
+
+static void generate_survives_lack_of_memory(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"INPUT0\":[0.5,1.5],\"id\":\"the id\",\"parameters\":{\"a\":1}}";
+    static const char *const paths[] = {"/v2/models/floats/generate", "/v2/models/aside/generate"};
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        struct asked a = {0};
+        add_head(&a, "POST", paths[i], 0, sizeof(body) - 1);
+        adds(&a, body);
+        ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"OUTPUT0\":[0.5,1.5]");
+    }
+}
+
+static void streams_of_events_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"IN\":[10,20,30],\"DELAY\":[0,0,0],\"WAIT\":[0]}";
+    char head[200];
+    struct asked a = {.is_stream = true};
+    snprintf(head, sizeof(head),
+             "POST /v2/models/several/generate_stream HTTP/1.0\r\nContent-Length: %zu\r\n\r\n",
+             sizeof(body) - 1);
+    adds(&a, head);
+    adds(&a, body);
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"OUT\":30");
+}
+
+static void settings_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *body, *expected;
+    } cases[] = {
+        {"/v2/logging", "{\"log_verbose_level\":0,\"log_\\u0069nfo\":false}", "\"log_info\":false"},
+        {"/v2/trace/setting", "{\"trace_rate\":\"10\"}", "\"trace_rate\":\"10\""},
+        {"/v2/models/floats/trace/setting", "{\"trace_level\":[\"TIMESTAMPS\"]}", "TIMESTAMPS"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct asked a = {0};
+        add_head(&a, "POST", cases[i].path, 0, strlen(cases[i].body));
+        adds(&a, cases[i].body);
+        ask_each(&a, "HTTP/1.1 200 OK\r\n", cases[i].expected);
+    }
 }
 
 static void strings_in_json_survive_lack_of_memory(void **state)
@@ -450,6 +521,9 @@ int main(void)
         cmocka_unit_test(large_json_survives_lack_of_memory),
         cmocka_unit_test(classes_survive_lack_of_memory),
         cmocka_unit_test(several_responses_survive_lack_of_memory),
+        cmocka_unit_test(generate_survives_lack_of_memory),
+        cmocka_unit_test(streams_of_events_survive_lack_of_memory),
+        cmocka_unit_test(settings_survive_lack_of_memory),
         cmocka_unit_test(strings_in_json_survive_lack_of_memory),
         cmocka_unit_test(binary_tensors_survive_lack_of_memory),
         cmocka_unit_test(packed_bodies_and_replies_survive_lack_of_memory),

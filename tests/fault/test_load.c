@@ -59,7 +59,7 @@ static int remove_repository(void **state)
 static bool is_a_failed_start(const struct status *st)
 {
     return strstr(status_message(st), "out of memory") ||
-           strcmp(status_message(st), "failed to load all models") == 0;
+           strncmp(status_message(st), "failed to load all models\n", 26) == 0;
 }
 
 static struct status *load(void *arg)

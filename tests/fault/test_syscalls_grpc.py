@@ -34,17 +34,13 @@ WITHIN_S = 120            # for an answer that must come
 AT_REST_BYTES = 4 << 20   # of connections' memory: the loops' pools keep some
 LEFT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
-REPEAT = ('backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n' + repository.tensor("input", "IN", "INT32", [-1])
-          + repository.tensor("input", "DELAY", "UINT32", [-1]) + repository.tensor("input", "WAIT", "UINT32", [1])
-          + repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1]))
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     repository.write_identity(root, "here", [("INT32", [-1])], CONCH_EXECUTION="inline")
     repository.write_identity(root, "there", [("INT32", [-1])], CONCH_EXECUTION="thread")
-    repository.write_model(root, "many", REPEAT)
+    repository.write_model(root, "many", repository.REPEAT)
     return root
 
 

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import warnings
@@ -120,3 +121,15 @@ def is_log(line):
 def of(lines, name):
     """The lines about one request."""
     return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
+
+
+def without_step(text):
+    """The error of an ensemble with the text of the reference alone: Conch names the step behind it."""
+    return re.sub(r"(?: \(step \d+, model '[^']*'\))+( final)?$", lambda match: match[1] or "", text)
+
+
+def without_advice(lines):
+    """The lines with the text of the reference alone: the reason of a failed load, and the option that would allow it, are
+    advice of Conch behind that text."""
+    text = r"(failed to poll from model repository|not allowed if polling is enabled)[:;].*"
+    return [re.sub(text, r"\1", line) for line in lines]

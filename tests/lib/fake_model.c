@@ -12,6 +12,7 @@
 #include "core/options/server_options.h"
 #include "core/repo/repository.h"
 #include "core/request/response.h"
+#include "core/sched/limiter.h"
 
 static void must(struct status *st, const char *what)
 {
@@ -35,8 +36,9 @@ void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const
     fake_model_make_with(f, options, text, n_instances, execute);
 }
 
-void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *text,
-                          uint32_t n_instances, fake_execute_fn execute)
+static void make_fake(struct fake_model *f, struct server_options *options, const char *text,
+                      uint32_t n_instances, fake_execute_fn execute,
+                      struct status *(*initialize)(struct instance *in))
 {
     struct model_config *config;
     struct config_facts facts = {.model_name = "m"};
@@ -55,11 +57,14 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     cond_init(&f->server.drained);
     deadline_timers_init(&f->server.deadline_timers, f->server.clock);
     helpers_init(&f->server.helpers);
+    changes_init(&f->server.changes);
     watchdog_init(&f->server.watchdog, f->server.clock, pull_on_long_execution);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
+    f->backend.fns.instance_initialize = initialize;
+    f->server.limiter = limiter_new(options);
     server_services_init(&f->server);
-    f->server.repository = repository_new(&f->server.services, NULL, f->server.options, NULL);
+    f->server.repository = repository_new(&f->server.services, NULL, NULL, f->server.options, NULL);
     f->model = model_new(&f->server.services, "m", 1, "/nowhere", config);
     f->model->backend = &f->backend;
     must(model_make_specs(f->model), "specs");
@@ -71,6 +76,19 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     }
     must(scheduler_new(f->model, &f->model->scheduler), "scheduler");
     scheduler_use_instances(f->model->scheduler);
+}
+
+void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *text,
+                          uint32_t n_instances, fake_execute_fn execute)
+{
+    make_fake(f, options, text, n_instances, execute, NULL);
+}
+
+void fake_model_make_initialized(struct fake_model *f, const char *text, uint32_t n_instances,
+                                 fake_execute_fn execute,
+                                 struct status *(*initialize)(struct instance *in))
+{
+    make_fake(f, server_options_new(), text, n_instances, execute, initialize);
 }
 
 void fake_model_end(struct fake_model *f)
@@ -97,7 +115,9 @@ void fake_model_end(struct fake_model *f)
     repository_free(f->server.repository);
     deadline_timers_done(&f->server.deadline_timers);
     helpers_done(&f->server.helpers);
+    changes_done(&f->server.changes);
     watchdog_done(&f->server.watchdog);
+    limiter_free(f->server.limiter);
     server_options_free(f->server.options);
     cond_done(&f->server.drained);
     mutex_done(&f->server.drain_mu);

@@ -43,6 +43,11 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
  */
 void fake_model_make_timed(struct fake_model *f, struct clock_fake *clock, const char *config,
                            uint32_t n_instances, fake_execute_fn execute);
+/* fake_model_make_initialized - the same as fake_model_make(), with a function that initialises
+ * each instance. */
+void fake_model_make_initialized(struct fake_model *f, const char *config, uint32_t n_instances,
+                                 fake_execute_fn execute,
+                                 struct status *(*initialize)(struct instance *in));
 /* fake_model_end - waits until the model has no request, then frees it. */
 void fake_model_end(struct fake_model *f);
 

@@ -11,6 +11,7 @@ FAMILIES = r"(?:TRITONSERVER|TRITONBACKEND|TRITONCACHE|TRITONREPOAGENT|conch)_\w
 # Declared in our headers, but defined by plugins: the server looks these up in them.
 BY_PLUGINS = {
     "conch_backend_version",  # of our own, src/version.h
+    "conch_cache_never_waits",  # include/conch/cache.h
     "TRITONBACKEND_Initialize",
     "TRITONBACKEND_Finalize",
     "TRITONBACKEND_GetBackendAttribute",

@@ -7,6 +7,7 @@ AssertionError.
 
 import collections
 import contextlib
+import gzip
 import json
 import random
 import socket
@@ -14,15 +15,19 @@ import struct
 import threading
 import traceback
 
+import regions
 import repository
+import server as servers
 from wire import Connection, request_bytes
 
 LARGE = 1 << 20    # elements at most
 
 # Models by how they execute. No client leaves one of STEADY before the answer.
-STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text", "steady_ensemble"]
-FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue", "fickle_ensemble"]
+STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text", "steady_ensemble", "steady_cached"]
+FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue", "fickle_ensemble", "fickle_cached"]
 BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
+EVENTS = "events"    # gives a response for each of its values
+KEY = {"X-Key": "right"}    # for a server with rules of access
 SPOILT = "spoilt"    # asked by bytes that may be no request
 
 
@@ -40,7 +45,9 @@ def write_models(root):
     repository.write_identity(root, "fickle_inline", fp32, CONCH_EXECUTION="inline")
     repository.write_identity(root, "fickle_thread", fp32, CONCH_EXECUTION="thread")
     repository.write_identity(root, "fickle_slow", fp32, execute_delay_ms=3)
+    write_cached(root, fp32)
     repository.write_identity(root, SPOILT, fp32)
+    repository.write_model(root, EVENTS, repository.REPEAT)
     repository.write_identity(root, "part_inline", fp32, CONCH_EXECUTION="inline")
     repository.write_identity(root, "part_thread", fp32, CONCH_EXECUTION="thread")
     repository.write_identity(root, "part_slow", fp32, execute_delay_ms=1)
@@ -48,6 +55,34 @@ def write_models(root):
     write_chain(root, "fickle_ensemble", ["part_thread", "part_slow", "part_inline", "part_ensemble"])
     write_chain(root, "part_ensemble", ["part_inline", "part_thread"])
     return root
+
+
+def write_cached(root, tensors):
+    """Models whose responses a cache keeps; flags: cache_flags()."""
+    for model in "steady_cached", "fickle_cached":
+        with open(repository.write_identity(root, model, tensors) / "config.pbtxt", "a", encoding="utf-8") as config:
+            config.write("response_cache { enable: true }\n")
+
+
+def cache_flags():
+    """A cache that has no room for all of cached_bytes()."""
+    return [f"--cache-directory={(servers.BUILD / 'caches').resolve()}", "--cache-config=local,size=131072"]
+
+
+def cached_bytes(chance):
+    """The bytes of some FP32, which other requests often have, too."""
+    number = int(40 * chance.random() ** 3)
+    return random.Random(number).randbytes(4 * (1 + 101 * number))
+
+
+def assert_cache_is_counted(server, model, answered, headers=None):
+    """Each answer was found or computed, and some were found. What two requests compute at once is kept once, and one miss."""
+    with Connection(server) as connection:
+        (told,) = connection.request("GET", f"/v2/models/{model}/stats", headers=headers or {}).json()["model_stats"]
+    hits, misses = (told["inference_stats"][name]["count"] for name in ("cache_hit", "cache_miss"))
+    computed = told["inference_count"]
+    assert hits + computed == answered, (hits, computed, answered)
+    assert hits and 0 < misses <= computed, (hits, misses, computed)
 
 
 def write_chain(root, name, models):
@@ -72,7 +107,7 @@ class Question:
     """One request. check(response) fails unless it is the request's answer; model: whose statistics count it, or None."""
 
     def __init__(self, method, path, check, body=None, headers=None, model=None):
-        self.method, self.path, self.body, self.headers = method, path, body, dict(headers or {})
+        self.method, self.path, self.body, self.headers = method, path, body, {**KEY, **(headers or {})}
         self.check, self.model = check, model
 
     def bytes(self, chance):
@@ -98,9 +133,8 @@ def infer_path(model, chance):
     return f"/v2/models/{model}{chance.choice(['', '/versions/1'])}/infer"
 
 
-def ask_binary(chance, model, elements, shape):
+def ask_binary(chance, model, values, shape):
     """Values are sent and returned as bytes."""
-    values = chance.randbytes(4 * elements)
     number = f"id-{chance.getrandbits(64)}"
     outputs = [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]
     given = {"name": "INPUT0", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": len(values)}}
@@ -134,7 +168,78 @@ def ask_json(chance, model, datatype):
         told = response.json()
         assert (told.get("id"), told["outputs"][0]["data"]) == (body.get("id"), values)
 
+    data, headers = json.dumps(body).encode(), {}
+    if chance.random() < 0.3:
+        data, headers = gzip.compress(data, 1), {"Content-Encoding": "gzip"}
+    if chance.random() < 0.3:
+        headers["Accept-Encoding"] = "gzip"
+    return Question("POST", infer_path(model, chance), unpacked(check), data, headers, model)
+
+
+def unpacked(check):
+    """The check of a response that may be packed."""
+    def check_it(response):
+        if "content-encoding" in response.headers:
+            assert response.headers["content-encoding"] == "gzip"
+            response.body = gzip.decompress(response.body)
+        check(response)
+
+    return check_it
+
+
+def ask_for_classes(chance):
+    """Some of the greatest values, with their indices."""
+    values = chance.sample(range(-(2**20), 2**20), chance.choice([3, 100, 1000]))
+    n = chance.randrange(1, 9)
+    best = sorted(range(len(values)), key=lambda i: -values[i])[:n]
+    given = {"name": "INPUT0", "datatype": "FP32", "shape": [len(values)], "data": values}
+    body = {"inputs": [given], "outputs": [{"name": "OUTPUT0", "parameters": {"classification": n}}]}
+    model = chance.choice(["steady_inline", "steady_thread"])
+
+    def check(response):
+        ok(response)
+        assert response.json()["outputs"][0]["data"] == [f"{values[i]:.6f}:{i}" for i in best]
+
     return Question("POST", infer_path(model, chance), check, json.dumps(body).encode(), model=model)
+
+
+def change_a_setting(chance):
+    """What a request changes is what the server answers with."""
+    rate = str(chance.randrange(20, 40))
+    what = chance.choice(["/v2/trace/setting", "/v2/models/steady_inline/trace/setting"])
+
+    def check(response):
+        ok(response)
+        assert response.json()["trace_rate"] == rate
+
+    return Question("POST", what, check, json.dumps({"trace_rate": rate}).encode())
+
+
+def ask_to_generate(chance, model):
+    """By a flat object, which may arrive as the only event of a stream."""
+    values = [chance.randrange(-(2**24), 2**24) for _ in range(chance.choice([1, 3, 500]))]
+    streams = chance.random() < 0.5
+
+    def check(response):
+        ok(response)
+        text = response.body.decode()
+        told = json.loads(text.removeprefix("data: ").removesuffix("\n\n") if streams else text)
+        assert told["OUTPUT0"] == (values if len(values) > 1 else values[0])
+
+    kind = "generate_stream" if streams else "generate"
+    return Question("POST", f"/v2/models/{model}/{kind}", check, json.dumps({"INPUT0": values}).encode(), model=model)
+
+
+def ask_for_events(chance):
+    values = [chance.randrange(2**31) for _ in range(chance.choice([0, 1, 30, 300]))]
+    body = {"IN": values, "DELAY": [0] * len(values), "WAIT": 0}
+
+    def check(response):
+        ok(response)
+        events = [json.loads(event.removeprefix("data: ")) for event in response.body.decode().split("\n\n") if event]
+        assert [event["OUT"] for event in events] == values
+
+    return Question("POST", f"/v2/models/{EVENTS}/generate_stream", check, json.dumps(body).encode())
 
 
 def ask_a_model(chance, models):
@@ -143,11 +248,14 @@ def ask_a_model(chance, models):
         return ask_json(chance, model, "BYTES")
     if model in BATCHED:
         rows = chance.randrange(1, 9)
-        return ask_binary(chance, model, 4 * rows, [rows, 4])
+        return ask_binary(chance, model, chance.randbytes(16 * rows), [rows, 4])
+    if model.endswith("cached"):
+        values = cached_bytes(chance)
+        return ask_binary(chance, model, values, [len(values) // 4])
     if chance.random() < 0.3:
-        return ask_json(chance, model, "FP32")
+        return chance.choice([ask_json, lambda *of: ask_to_generate(*of[:2])])(chance, model, "FP32")
     n = chance.choice([1, 16, 1000]) if chance.random() < 0.9 else chance.randrange(LARGE // 4, LARGE)
-    return ask_binary(chance, model, n, [n])
+    return ask_binary(chance, model, chance.randbytes(4 * n), [n])
 
 
 def ask_for_nobody(chance):
@@ -173,7 +281,7 @@ def ask_wrongly(chance):
 
 def ask_how_it_is(chance):
     path = chance.choice(["/v2/health/live", "/v2/health/ready", "/v2", "/v2/models/steady_inline", "/v2/models/fickle_slow/ready",
-                          "/v2/models/steady_batch/config", "/v2/models/stats", "/v2/models/spoilt/stats"])
+                          "/v2/models/steady_batch/config", "/v2/models/stats", "/v2/models/spoilt/stats", "/v2/logging"])
     return Question("GET", path, ok)
 
 
@@ -192,7 +300,7 @@ def ask_for_counts(chance, answered):
 
 def ask_some(chance, answered):
     """Questions of all kinds, mostly to models. answered: the least number of answers of each."""
-    others = [ask_for_nobody, ask_wrongly, ask_how_it_is, lambda chance: ask_for_counts(chance, answered)]
+    others = [ask_for_nobody, ask_for_events, ask_for_classes, ask_wrongly, ask_how_it_is, change_a_setting, lambda chance: ask_for_counts(chance, answered)]
     return [ask_a_model(chance, STEADY + FICKLE) if chance.random() < 0.7 else chance.choice(others)(chance)
             for _ in range(chance.choice([1, 1, 3, 8]))]
 
@@ -279,7 +387,7 @@ def send_all(connection, data):
 def lazily(run, chance, connection):
     """Asks for more than the kernels hold, and reads it after other questions: the server waits for room."""
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
-    questions = [ask_binary(chance, chance.choice(["steady_inline", "steady_thread"]), LARGE, [LARGE]) for _ in range(3)]
+    questions = [ask_binary(chance, chance.choice(["steady_inline", "steady_thread"]), chance.randbytes(4 * LARGE), [LARGE]) for _ in range(3)]
     with sending(connection, [question.bytes(chance) for question in questions]):
         with Connection(run.server, timeout_s=300) as other:
             one_by_one(run, chance, other)
@@ -312,10 +420,38 @@ def leave(run, chance, connection):
         sender.join()
 
 
+def by_regions(run, chance, connection):
+    """Tensors lie in a region of the client's own, which loses its name while a request that uses it may be in flight."""
+    n, model = chance.choice([16, 1000, LARGE // 8]), chance.choice(["steady_inline", "steady_thread", "steady_ensemble"])
+    name, values = f"region_{chance.getrandbits(64)}", chance.randbytes(4 * n)
+    size = len(values)
+    where = f"/v2/systemsharedmemory/region/{name}"
+    given = {"name": "INPUT0", "datatype": "FP32", "shape": [n], "parameters": regions.part(name, size)}
+    wanted = {"name": "OUTPUT0", "parameters": regions.part(name, size, size)}
+    body = json.dumps({"inputs": [given], "outputs": [wanted]}).encode()
+    with regions.Object(2 * size) as made:
+        made.write(values)
+        register = {"key": made.key, "offset": 0, "byte_size": 2 * size}
+        steps = [Question("POST", f"{where}/register", ok, json.dumps(register).encode()),
+                 Question("POST", f"/v2/models/{model}/infer", ok, body, model=model),
+                 Question("POST", f"{where}/unregister", ok)]
+        connection.send(steps[0].bytes(chance))
+        receive(run, connection, steps[0])
+        at_once = chance.random() < 0.5
+        if at_once:
+            connection.send(b"".join(step.bytes(chance) for step in steps[1:]))
+        for step in steps[1:]:
+            if not at_once:
+                connection.send(step.bytes(chance))
+            receive(run, connection, step)
+        assert made.read(size, size) == values, f"{model}: other values in {name}"
+    expect_nothing_more(run, chance, connection)
+
+
 def talk_rubbish(run, chance, connection):
     """Sends random bytes, or a request with some bytes changed. In any case the connection ends, after whole answers."""
     n = chance.choice([1, 16, 1000])
-    data = bytearray(ask_binary(chance, SPOILT, n, [n]).bytes(chance))
+    data = bytearray(ask_binary(chance, SPOILT, chance.randbytes(4 * n), [n]).bytes(chance))
     if chance.random() < 0.3:
         data = bytearray(chance.randbytes(chance.randrange(1, 3000)))
     for _ in range(chance.randrange(1, 5)):
@@ -326,7 +462,7 @@ def talk_rubbish(run, chance, connection):
     try:
         while True:
             response = connection.response()
-            assert response.status in (200, 400, 404, 405, 408, 411, 413, 414, 417, 431, 500, 501, 505), response
+            assert response.status in (200, 400, 403, 404, 405, 408, 411, 413, 414, 417, 431, 500, 501, 505), response
     except ConnectionError:
         pass
     except EOFError as end:
@@ -360,11 +496,12 @@ def be_a_client(run, number, kinds=KINDS):
 
 def statistics(server, model):
     with Connection(server) as connection:
-        (told,) = connection.request("GET", f"/v2/models/{model}/stats").json()["model_stats"]
+        (told,) = connection.request("GET", f"/v2/models/{model}/stats", headers=KEY).json()["model_stats"]
     return told["inference_stats"]["success"]["count"], told["inference_stats"]["fail"]["count"]
 
 
 def assert_all_is_counted(run):
+    assert_cache_is_counted(run.server, "steady_cached", run.answered["steady_cached"], KEY)
     for model in STEADY:
         assert statistics(run.server, model) == (run.answered[model], 0), model
     for model in FICKLE:

@@ -228,6 +228,7 @@ def test_load_leaves_nothing_behind(tmp_path):
     root = write_models(tmp_path / "models")
     flags = [f"--http-thread-count={LOOPS}", "--allow-metrics=true", "--metrics-port=0", "--model-control-mode=explicit"]
     flags += [f"--load-model={folder.name}" for folder in root.iterdir() if not folder.name.startswith("guest")]
+    flags += clients.cache_flags()
     heap_path = str(tmp_path / "heap")
     env = preload.environment("heapwatch", HEAPWATCH=heap_path)
     apart = multiprocessing.get_context("spawn")

@@ -7,12 +7,13 @@ noticed. At the end the server's statistics must agree with the clients' counts,
 all wait. Then the server is stopped under load: what it still answers is right and whole, and its exit code is 0, which
 a sanitizer's report prevents.
 
-CONCH_STRESS_SECONDS=n  how long (`make stress SECONDS=n`); 5
+CONCH_STRESS_SECONDS=n  how long (`make stress SECONDS=n`), half of it with TLS; 5
 CONCH_STRESS_SEED=n     the same choices again, though not the same times; otherwise random, and printed
 """
 
 import os
 import random
+import ssl
 import threading
 import time
 
@@ -20,13 +21,34 @@ import pytest
 
 import clients
 import server as servers
+from certificates import Authority
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
 CLIENTS = 12
+KINDS = [*clients.KINDS, *[clients.by_regions] * 2]
+
+
+def flags(folder):
+    """All clients have the right that a rule asks for, and some requests leave a trace."""
+    rules = folder / "rules"
+    rules.write_text("allow header X-Key=right to all\nallow anyone to health\n")
+    return [*clients.cache_flags(), "--http-thread-count=3", "--allow-client-shm=true", f"--access-rules={rules}", f"--trace-config=triton,file={folder}/traces",
+            "--trace-config=rate=20", "--trace-config=level=TIMESTAMPS"]
+
+
+def served(folder, with_tls):
+    """The server, ready, and its clients' context of TLS or None."""
+    models = clients.write_models(folder / "models")
+    if not with_tls:
+        return servers.Server(models, flags=flags(folder)), None
+    root = Authority(folder)
+    certificate, key = root.issue("server")
+    tls = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
+    return servers.Server(models, flags=[*flags(folder), *tls], ready=None), ssl.create_default_context(cafile=root.certificate)
 
 
 def start_clients(run):
-    threads = [threading.Thread(target=clients.be_a_client, args=(run, number)) for number in range(CLIENTS)]
+    threads = [threading.Thread(target=clients.be_a_client, args=(run, number, KINDS)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
     return threads
@@ -44,13 +66,17 @@ def let_it_run(run, seconds):
 
 
 @pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton answers only the first of several requests")
-def test_each_request_has_one_right_answer(tmp_path):
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+def test_each_request_has_one_right_answer(tmp_path, with_tls):
     seed = os.environ.get("CONCH_STRESS_SEED") or str(random.SystemRandom().randrange(10**9))
     print(f"CONCH_STRESS_SEED={seed}")
-    with servers.Server(clients.write_models(tmp_path / "models"), flags=["--http-thread-count=3"]) as server:
+    made, tls = served(tmp_path, with_tls)
+    with made as server:
+        server.tls = tls
+        server.wait_log("Loaded ")
         run = clients.Run(server, seed)
         threads = start_clients(run)
-        let_it_run(run, SECONDS)
+        let_it_run(run, SECONDS / 2)
         run.over = True
         for thread in threads:
             thread.join()

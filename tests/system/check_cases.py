@@ -7,6 +7,7 @@ configuration of a model "m", Case.of() writes the rest.
 """
 
 import dataclasses
+import pathlib
 
 IDENTITY = 'backend: "identity"\n'
 TENSORS = """input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]
@@ -38,6 +39,11 @@ def model(config, name="m", **files):
     return {f"{name}/config.pbtxt": config, f"{name}/1": None, **{f"{name}/{path}": text for path, text in files.items()}}
 
 
+def onnx(file, config=None):
+    """A model of one of the files of FILES, whose tensors are x and y, FP32 [n,3]."""
+    return {**model(config or ONNX), "m/1/model.onnx": (FILES / file).read_bytes()}
+
+
 def ensemble(step, inputs='{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] }'):
     return model(
         f"""platform: "ensemble"
@@ -63,6 +69,11 @@ data_type: TYPE_FP32 dims: [ 4 ] input_data_file: "data" } } } ]
 SAMPLE = 'model_warmup [ {{ name: "w" batch_size: 8 inputs {{ key: "I" value: {{\n{} }} }} }} ]\n'
 STRINGS = WARMUP.replace("TYPE_FP32", "TYPE_STRING")
 ONNX = 'backend: "onnxruntime"\n'
+FOREST = 'backend: "fil"\nparameters {{ key: "model_type" value {{ string_value: "{}" }} }}\n'
+FILES = pathlib.Path(__file__).resolve().parents[1] / "fuzz/corpus/onnx_head"
+XY = """input [ { name: "x" data_type: TYPE_FP32 dims: [ -1, 3 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, 3 ] } ]
+"""
 SEQUENCE = IDENTITY + TENSORS
 LIBRARY = 'parameters {{ key: "TRITON_BATCH_STRATEGY_PATH" value: {{ string_value: "{}" }} }}\n'
 SAME = 'input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\noutput [ { name: "O" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
@@ -132,7 +143,8 @@ CASES = [
         "E-config",
         {"m/1": None},
         ["models/m: error: Invalid model name: Could not determine backend for model 'm' with no backend in model "
-         "configuration. Expected model name of the form 'model.<backend_name>'.; give its 'backend' [E-config]"],
+         "configuration. Expected model name of the form 'model.<backend_name>'.; the version folder 'm/1' is empty: put the "
+         "model's file there, or give its 'backend' [E-config]"],
         model(IDENTITY + TENSORS),
     ),
     Case(
@@ -150,15 +162,15 @@ CASES = [
     ),
     Case.of(
         "E-unsupported",
-        IDENTITY + TENSORS + 'model_repository_agents { agents { name: "checksum" } }\n',
-        ["4:27: error: model 'm': field 'model_repository_agents.agents' is not supported yet by Conch [E-unsupported]"],
+        IDENTITY + TENSORS + 'max_batch_size: 8 sequence_batching { state { input_name: "A" output_name: "B" data_type: TYPE_FP32 dims: 1 use_growable_memory: true } }\n',
+        ["4:109: error: model 'm': field 'sequence_batching.state.use_growable_memory' is not supported yet by Conch [E-unsupported]"],
         IDENTITY + TENSORS + "optimization { graph { level: 1 } }\n",
     ),
     Case(
         "E-unsupported",
-        {**model(ONNX + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "cuda" } } }\n'), "m/1/model.onnx": "onnx"},
+        {**model(ONNX + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "cuda" } } }\n'), "m/1/model.onnx": (FILES / "identity").read_bytes()},
         ["models/m/config.pbtxt:2:69: error: unknown Execution Accelerator 'cuda' is requested [E-unsupported]"],
-        {**model(ONNX + "optimization { graph { level: 1 } }\n"), "m/1/model.onnx": "onnx"},
+        onnx("identity", ONNX + "optimization { graph { level: 1 } }\n"),
     ),
     Case.of(
         "E-parameter",
@@ -170,17 +182,33 @@ CASES = [
         'parameters { key: "CONCH_EXECUTION" value: { string_value: "inline" } }\n',
     ),
     Case(
+        "E-parameter",
+        {**model(FOREST.format("catboost") + 'parameters { key: "predict_proba" value { string_value: "1" } }\n'), "m/1/model.txt": ""},
+        ["models/m/config.pbtxt:2:32: error: parameter 'model_type' must be xgboost_ubj, xgboost_json, xgboost, lightgbm or "
+         "treelite_checkpoint, got 'catboost' [E-parameter]",
+         "models/m/config.pbtxt:3:35: error: parameter 'predict_proba' must be true or false, got '1' [E-parameter]"],
+        {**model(FOREST.format("lightgbm") + 'parameters { key: "predict_proba" value { string_value: "true" } }\n'), "m/1/model.txt": ""},
+    ),
+    Case(
         "E-version",
         {"m/config.pbtxt": IDENTITY + TENSORS},
-        ["models/m/config.pbtxt: error: at least one version must be available under the version policy of model 'm' "
-         "[E-version]"],
+        ["models/m/config.pbtxt: error: at least one version must be available under the version policy of model 'm'; "
+         "there is no version folder: make 'm/1' and put the model's file there [E-version]"],
         model(IDENTITY + TENSORS),
     ),
     Case(
         "E-file",
         model(ONNX),
-        ["models/m/config.pbtxt: error: the model file 'models/m/1/model.onnx' of backend 'onnxruntime' is missing [E-file]"],
-        {**model(ONNX), "m/1/model.onnx": "onnx"},
+        ["models/m/config.pbtxt: error: the model file 'models/m/1/model.onnx' of backend 'onnxruntime' is missing; "
+         "the version folder 'm/1' is empty: put the model's file there [E-file]"],
+        onnx("identity"),
+    ),
+    Case(
+        "E-file",
+        model(FOREST.format("xgboost_json")),
+        ["models/m/config.pbtxt: error: the model file 'models/m/1/xgboost.json' of backend 'fil' is missing; "
+         "the version folder 'm/1' is empty: put the model's file there [E-file]"],
+        {**model(FOREST.format("xgboost_json")), "m/1/xgboost.json": "{}"},
     ),
     Case.of(
         "E-file",
@@ -238,6 +266,96 @@ CASES = [
          "of the ensemble nor an output of a step [E-config]"],
         {**model(IDENTITY + TENSORS), **ensemble(STEP)},
     ),
+    # ---- ONNX files, alone and beside their configuration
+    Case("E-onnx", {**model(ONNX), "m/1/model.onnx": ""}, ["models/m/1/model.onnx: error: the file is empty [E-onnx]"],
+         onnx("identity")),
+    Case(
+        "E-onnx", onnx("cut"),
+        ["models/m/1/model.onnx: error: the file is cut short: it has 55 bytes, and what it has begun goes on to byte 69 [E-onnx]"],
+        onnx("group"),
+    ),
+    Case(
+        "E-onnx", onnx("external"),
+        ["models/m/1/model.onnx: error: external data of 'c' is in 'weights.bin', which cannot be opened: No such file or "
+         "directory; put the file there; the exporter has written it, too [E-onnx]"],
+        {**onnx("external"), "m/1/weights.bin": "x" * 12},
+    ),
+    Case(
+        "E-onnx", onnx("external_inside"),
+        ["models/m/1/model.onnx: error: external data of 'd' is in 'sub/weights.bin', which cannot be opened: No such file or "
+         "directory; put the file there; the exporter has written it, too [E-onnx]"],
+        {**onnx("external_inside"), "m/1/sub/weights.bin": "x" * 12},
+    ),
+    Case(
+        "E-onnx", onnx("zipmap"),
+        ["models/m/1/model.onnx: error: model 'm': 'p' is no tensor but another kind of ONNX value, which is not supported; "
+         "export the model with zipmap=False (skl2onnx: options={'zipmap': False}), which makes it a tensor [E-onnx]"],
+        onnx("scalar"),
+    ),
+    Case(
+        "E-onnx", onnx("complex"),
+        [f"models/m/1/model.onnx: error: model 'm', tensor '{name}': ONNX element type 14 is not supported [E-onnx]" for name in "xy"],
+        onnx("default"),
+    ),
+    Case(
+        "E-onnx-version", onnx("opset_99"),
+        ["models/m/1/model.onnx: error: the ONNX file needs opset 99, ONNX Runtime 1.31 has 26; export the model with an older "
+         "opset [E-onnx-version]"],
+        onnx("old_default"),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + XY.replace('"x"', '"X"')),
+        ["models/m/config.pbtxt:2:11: error: unexpected inference input 'X', allowed inputs are: x; name: \"x\" [E-onnx-config]"],
+        onnx("identity", ONNX + XY),
+    ),
+    Case(
+        "E-onnx-config", onnx("default", ONNX + XY.replace("} ]\no", '}, { name: "b" data_type: TYPE_FP32 dims: [ 3 ] } ]\no')),
+        ["models/m/config.pbtxt:2:63: error: unexpected inference input 'b', allowed inputs are: c, x [E-onnx-config]"],
+        onnx("default", ONNX + XY.replace("} ]\no", '}, { name: "c" data_type: TYPE_FP32 dims: [ 3 ] } ]\no')),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + XY.replace("} ]\no", '}, { name: "x" data_type: TYPE_FP32 dims: [ -1, 3 ] } ]\no')),
+        ["models/m/config.pbtxt:2:9: error: unable to load model 'm', configuration expects 2 inputs, model provides 1 [E-onnx-config]",
+         "models/m/config.pbtxt:2:63: warning: there are two inputs 'x' [W-same-tensor]"],
+        onnx("identity", ONNX + XY),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + XY.replace("FP32", "FP64", 1)),
+        ["models/m/config.pbtxt:2:21: error: unable to load model 'm', configuration expects datatype TYPE_FP64 for input 'x', "
+         "model provides TYPE_FP32; data_type: TYPE_FP32 [E-onnx-config]"],
+        onnx("identity", ONNX + XY),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + XY.replace("[ -1, 3 ]", "[ 3 ]", 1)),
+        ["models/m/config.pbtxt:2:50: error: model 'm', tensor 'x': the model expects 2 dimensions (shape [-1,3]) but the model "
+         "configuration specifies 1 dimensions (shape [3]); dims: [ -1, 3 ] [E-onnx-config]"],
+        onnx("identity", ONNX + XY.replace("[ -1, 3 ]", "[ 3 ]").replace("input", "max_batch_size: 8 input")),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + XY.replace("output", "max_batch_size: 8 output").replace("[ -1, 3 ]", "[ 4 ]", 1)
+                              .replace("[ -1, 3 ]", "[ 3 ]")),
+        ["models/m/config.pbtxt:2:50: error: model 'm', tensor 'x': the model expects 2 dimensions (shape [-1,3]) but the model "
+         "configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit "
+         "tensor shape, making complete shape [-1,4]); dims: [ 3 ] [E-onnx-config]"],
+        onnx("identity", ONNX + XY.replace("input", "max_batch_size: 8 input").replace("[ -1, 3 ]", "[ -1 ]")),
+    ),
+    Case(
+        "E-onnx-config", onnx("scalar", ONNX + "max_batch_size: 4\n"),
+        ["models/m/config.pbtxt:2:1: error: autofill failed for model 'm': model does not support batching while non-zero "
+         "max_batch_size is specified; max_batch_size: 0 [E-onnx-config]"],
+        onnx("scalar"),
+    ),
+    Case(
+        "E-onnx-config", onnx("scalar", ONNX + XY.replace("FP32", "FP64").replace("[ -1, 3 ]", "[ 2 ]", 1).replace("[ -1, 3 ]", "[ 1 ]")),
+        ["models/m/config.pbtxt:2:50: error: unable to load model 'm', scalar tensor 'x', should only provide 1 in the model "
+         "configuration when the model doesn't support batching. Model configuration provided: [2].; dims: [ 1 ] [E-onnx-config]"],
+        onnx("scalar", ONNX + XY.replace("FP32", "FP64").replace("[ -1, 3 ]", "[ 1, 1 ]")),
+    ),
+    Case(
+        "E-onnx-config", onnx("identity", ONNX + 'output [ { name: "z" data_type: TYPE_FP32 dims: [ 3 ] } ]\n'),
+        ["models/m/config.pbtxt:2:12: error: unexpected inference output 'z', allowed outputs are: y; name: \"y\" [E-onnx-config]"],
+        onnx("identity", ONNX + 'output [ { name: "y" data_type: TYPE_FP32 dims: [ 3 ] } ]\n'),
+    ),
     # ---- warnings
     Case.of(
         "W-batch-dim",
@@ -265,10 +383,17 @@ CASES = [
     ),
     Case.of(
         "W-delay",
-        DYNAMIC + "max_queue_delay_microseconds: 500 }\n",
-        ["6:1: warning: without preferred_batch_size each request waits 500 µs, unless a batch of max_batch_size 8 comes "
+        DYNAMIC + "max_queue_delay_microseconds: 1000 }\n",
+        ["6:1: warning: without preferred_batch_size each request waits 1000 µs, unless a batch of max_batch_size 8 comes "
          "together sooner; name the batch sizes worth waiting for in preferred_batch_size [W-delay]"],
-        DYNAMIC + "max_queue_delay_microseconds: 500 preferred_batch_size: 4 }\n",
+        DYNAMIC + "max_queue_delay_microseconds: 1000 preferred_batch_size: 4 }\n",
+    ),
+    Case.of(
+        "W-delay",
+        DYNAMIC + "max_queue_delay_microseconds: 1000 }\n",
+        ["6:1: warning: without preferred_batch_size each request waits 1000 µs, unless a batch of max_batch_size 8 comes "
+         "together sooner; name the batch sizes worth waiting for in preferred_batch_size [W-delay]"],
+        DYNAMIC + "max_queue_delay_microseconds: 999 }\n",
     ),
     Case.of(
         "W-delay",
@@ -368,17 +493,17 @@ CASES = [
         {**model(IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')), "m/labels": "a\nb\nc\nd\ne"},
     ),
     Case(
-        "W-backend",
+        "E-backend",
         {**model('backend: "idenity"\n' + TENSORS), "m/1/weights": "x"},
-        ["models/m/config.pbtxt:1:1: warning: unable to find backend library for backend 'idenity', try specifying runtime on "
+        ["models/m/config.pbtxt:1:1: error: unable to find backend library for backend 'idenity', try specifying runtime on "
          "the model configuration. Searched for libtriton_idenity.so: 'models/m/1' 'models/m' 'BACKENDS/idenity'; did you "
-         'mean "identity"? [W-backend]'],
+         'mean "identity"? [E-backend]'],
         model(IDENTITY + TENSORS),
     ),
     Case(
-        "W-batch-library",
+        "E-batch-library",
         model(BATCHED + LIBRARY.format("models/m/library.so")),
-        ["models/m/config.pbtxt:5:48: warning: Batching library path not found: models/m/library.so [W-batch-library]"],
+        ["models/m/config.pbtxt:5:48: error: Batching library path not found: models/m/library.so [E-batch-library]"],
         {**model(BATCHED + LIBRARY.format("models/m/library.so")), "m/library.so": "x"},
     ),
     Case(
@@ -398,15 +523,16 @@ CASES = [
         "W-lfs-pointer",
         {**model(ONNX), "m/1/model.onnx": LFS},
         ["models/m/1/model.onnx: warning: this is a pointer of git-lfs, not the file that it stands for; get the content: git "
-         "lfs pull [W-lfs-pointer]"],
-        {**model(ONNX), "m/1/model.onnx": "version 2 of the model"},
+         "lfs pull [W-lfs-pointer]",
+         "models/m/1/model.onnx: error: the file is no ONNX model: at byte 1 of 73 there is no field of a protobuf message [E-onnx]"],
+        {**onnx("identity"), "m/1/notes": "version 2 of the model"},
     ),
     Case(
         "W-empty-version",
         model('backend: "mine"\n' + TENSORS),
         ["models/m/1: warning: the version folder is empty [W-empty-version]"],
         {**model('backend: "mine"\n' + TENSORS), "m/1/weights": "x"},
-        flags=["--ignore=W-backend"],
+        flags=["--ignore=E-backend"],
     ),
     Case(
         "W-version-name",
@@ -425,19 +551,29 @@ CASES = [
         model(IDENTITY + TENSORS),
     ),
     Case(
+        "W-loose-file",
+        {**model(IDENTITY + TENSORS), "net.v2.onnx": "x", "notes.py.txt": ""},
+        ["models/net.v2.onnx: warning: 'net.v2.onnx' is not in the folder of a model: move it to 'net.v2/1/model.onnx' "
+         "[W-loose-file]"],
+        {**model(IDENTITY + TENSORS), "notes.txt": "", ".onnx": ""},
+    ),
+    Case(
         "W-no-models",
-        {"config.pbtxt": IDENTITY + TENSORS, ".git/config": ""},
+        {"config.pbtxt": IDENTITY + TENSORS, ".git/config": "", **model(IDENTITY + TENSORS)},
         ["models: warning: this is the folder of a model, not of models: it has a config.pbtxt [W-no-models]"],
         {**model(IDENTITY + TENSORS), "notes": "config.pbtxt"},
     ),
     Case(
         "W-no-models",
-        {f"inner/{path}": text for path, text in {**model(IDENTITY + TENSORS), **model(IDENTITY + TENSORS, "n")}.items()},
+        {**model(IDENTITY + TENSORS, "beside"),
+         **{f"inner/{path}": text for path, text in {**model(IDENTITY + TENSORS), **model(IDENTITY + TENSORS, "n")}.items()}},
         ["models/inner: warning: this is a folder of models, not a model: 'm' has a config.pbtxt; name 'models/inner' to have "
          "them checked [W-no-models]",
          "models/inner: error: Invalid model name: Could not determine backend for model 'inner' with no backend in model "
-         "configuration. Expected model name of the form 'model.<backend_name>'.; give its 'backend' [E-config]",
-         "models/inner: error: at least one version must be available under the version policy of model 'inner' [E-version]",
+         "configuration. Expected model name of the form 'model.<backend_name>'.; there is no version folder: make 'inner/1' "
+         "and put the model's file there, or give its 'backend' [E-config]",
+         "models/inner: error: at least one version must be available under the version policy of model 'inner'; there is no "
+         "version folder: make 'inner/1' and put the model's file there [E-version]",
          "models/inner/m: warning: ignore version directory 'm' which fails to convert to integral number [W-version-name]",
          "models/inner/n: warning: ignore version directory 'n' which fails to convert to integral number [W-version-name]"],
         {**model(IDENTITY + TENSORS), "m/old/config.pbtxt": IDENTITY},
@@ -457,10 +593,11 @@ CASES = [
     ),
     Case(
         "W-config-unread",
-        {"m.onnxruntime/1/model.onnx": "x", "m.onnxruntime/config.pbtx": ONNX},
+        {"m.onnxruntime/1/model.onnx": (FILES / "identity").read_bytes(), "m.onnxruntime/config.pbtx": ONNX},
         ["models/m.onnxruntime/config.pbtx: warning: 'config.pbtx' is not read: the configuration's name is config.pbtxt; "
          "rename it [W-config-unread]"],
-        {"m.onnxruntime/1/model.onnx": "x", "m.onnxruntime/config.pbtxt": ONNX, "m.onnxruntime/config.pbtx": ONNX},
+        {"m.onnxruntime/1/model.onnx": (FILES / "identity").read_bytes(), "m.onnxruntime/config.pbtxt": ONNX,
+         "m.onnxruntime/config.pbtx": ONNX},
     ),
     Case(
         "W-name-case",

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 import pipelines
+import python_models
 import repository
 from server import BIN, REFERENCE, Server
 
@@ -72,3 +73,36 @@ def ask(running, stages, request):
     server, _ = running
     yield lambda *args, **more: pipelines.ask(server, request.param, *args, **more)
     server.assert_alive()
+
+
+# ---- Models in Python: a file's write_models(root) writes them; both backends run them in both servers
+
+
+@pytest.fixture(scope="module", params=["conch", "triton"])
+def host(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["ours", "genuine"])
+def python_backend(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def place(python_backend, host, tmp_path_factory):
+    return python_models.place(python_backend, host, tmp_path_factory.mktemp("backends"))
+
+
+@pytest.fixture(scope="module")
+def _python_server(request, place, tmp_path_factory):
+    root = request.module.write_models(tmp_path_factory.mktemp("models"))
+    with place.start(root, ready=False) as running:
+        yield running
+
+
+@pytest.fixture
+def python_server(_python_server):
+    """A test that breaks it fails itself, not the next test."""
+    _python_server.assert_alive()
+    yield _python_server
+    _python_server.assert_alive()

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2 as pb
 
+import embed
 import repository
 import server as servers
 import triton
@@ -121,7 +122,8 @@ def ensemble(root, name, inputs, outputs, *steps, batch=0, optional=(), more="",
 
 @dataclasses.dataclass
 class Answer:
-    """code: a gRPC code's name, OK for an answer; outputs: {name: (shape, elements)}."""
+    """code: a gRPC code's name, OK for an answer; error: with the text of the reference alone, also of an ensemble; said: the whole
+    text; outputs: {name: (shape, elements)}."""
 
     code: str
     error: str = ""
@@ -130,6 +132,11 @@ class Answer:
     id: str = ""
     model: str = ""
     version: str = ""
+    said: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self):
+        self.said = self.error
+        self.error = embed.without_step(self.error)
 
     def __getitem__(self, name):
         """The elements of an output."""

@@ -34,6 +34,12 @@ def tensor(side, name, datatype, dims):
     return f'{side} [ {{ name: "{name}" data_type: {DATATYPES[datatype]} dims: [ {dims} ] }} ]\n'
 
 
+# A decoupled model that gives a response for each value of IN.
+REPEAT = ('backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n' + tensor("input", "IN", "INT32", [-1])
+          + tensor("input", "DELAY", "UINT32", [-1]) + tensor("input", "WAIT", "UINT32", [1])
+          + tensor("output", "OUT", "INT32", [1]) + tensor("output", "IDX", "UINT32", [1]))
+
+
 def write_model(root, name, config, versions=(1,)):
     """Writes a model directory with this config.pbtxt (None: without one) and these versions."""
     folder = pathlib.Path(root) / name

@@ -490,7 +490,7 @@ EXAMPLES = {
 def build_example(name, library):
     """Builds the library by the page's command."""
     text = PAGE.read_text()
-    assert '--8<-- "examples/strategies/volume_batching.c"' in text
+    assert "<!-- listing: examples/strategies/volume_batching.c -->" in text
     command = re.search(r"^gcc .*$", text, re.MULTILINE)[0].replace("volume_batching", name)
     command = command.replace("/tmp/models/sums/batchstrategy.so", str(library))
     done = subprocess.run(shlex.split(command), cwd=servers.ROOT, capture_output=True, text=True, check=False)

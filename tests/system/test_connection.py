@@ -38,11 +38,11 @@ def connection(server):
 
 
 def chunked(body, size, path=PATH, extension=b"", trailer=b""):
-    request = b"POST %s HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n" % path.encode()
+    parts = [b"POST %s HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n" % path.encode()]
     for start in range(0, len(body), size):
         piece = body[start : start + size]
-        request += b"%x%s\r\n%s\r\n" % (len(piece), extension, piece)
-    return request + b"0\r\n" + trailer + b"\r\n"
+        parts.append(b"%x%s\r\n%s\r\n" % (len(piece), extension, piece))
+    return b"".join([*parts, b"0\r\n", trailer, b"\r\n"])
 
 
 def test_a_connection_is_kept_alive(connection):

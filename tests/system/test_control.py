@@ -26,7 +26,7 @@ def run(request, models, tmp_path):
     repository.write_identity(models, "m", [("FP32", [-1])], versions=(1, 2))
 
     def do(*commands, options=("explicit",)):
-        return embed.run(models, commands, which=request.param, folder=tmp_path, options=options)
+        return embed.without_advice(embed.run(models, commands, which=request.param, folder=tmp_path, options=options))
 
     do.conch = request.param == "conch"
     return do

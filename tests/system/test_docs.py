@@ -7,15 +7,18 @@ expected output, where … stands for anything within a line.
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
+import wire
 from repository import EXAMPLES
-from server import BIN, BUILD, ROOT, SANITIZED, Server
+from server import BACKENDS, BIN, BUILD, ROOT, SANITIZED, Server
 
+PYTHON_EXAMPLES = EXAMPLES.parent / "python"
 BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<output>.*?)```)?", re.DOTALL)
 
 
@@ -25,7 +28,7 @@ OTHERS = {"writing-a-backend.md", "writing-a-batch-strategy.md"}  # these pages 
 
 def commands():
     for page in sorted((ROOT / "docs").rglob("*.md")):
-        if page.name in OTHERS:
+        if page.name in OTHERS or page.parent.name == "howto":    # test_howto.py follows these
             continue
         text = page.read_text()
         for block in BLOCK.finditer(text):
@@ -35,8 +38,13 @@ def commands():
 
 
 @pytest.fixture(scope="module")
-def examples():
-    with Server(EXAMPLES) as server:
+def examples(tmp_path_factory):
+    """Those in Python, too, as tools/run-demo serves them."""
+    backends = tmp_path_factory.mktemp("backends")
+    for folder in (*pathlib.Path(BACKENDS).resolve().iterdir(), *(PYTHON_EXAMPLES / "backends").iterdir()):
+        (backends / folder.name).symlink_to(folder)
+    with Server(EXAMPLES, PYTHON_EXAMPLES / "models", flags=[f"--backend-directory={backends}"],
+                env={"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}) as server:
         yield server
 
 
@@ -65,6 +73,17 @@ def test_the_python_of_getting_started_runs(examples):
     assert done.stdout == "[ 1.   2.5 -3. ]\n", done.stderr
 
 
+def test_the_model_of_the_python_page_serves(tmp_path):
+    page = (ROOT / "docs/python.md").read_text()
+    for name, content in re.findall(r'^`models/([^`]+)`:\n\n```\w+\n(.*?)```', page, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    with Server(tmp_path, env={"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}) as server:
+        document = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 3], "data": [1, 2.5, -3]}]}
+        (output,) = json.loads(wire.infer(server, "halves", document).body)["outputs"]
+    assert output["data"] == [0.5, 1.25, -1.5]
+
+
 def test_the_curl_of_the_readme_classifies(examples):
     page = (ROOT / "README.md").read_text()
     command = re.search(r"^    (curl .*\n(?:        .*\n)*)", page, re.MULTILINE)[1].replace("localhost:8000", examples.url)
@@ -80,6 +99,33 @@ def test_the_options_page_is_up_to_date():
     assert (ROOT / "docs/options.md").read_text() == done.stdout, "run tools/options-page > docs/options.md"
 
 
+@pytest.mark.parametrize("flag, line", [
+    ("http-port", "**type** `port` · **default** `8000` · **status** works"),
+    ("allow-gpu-metrics", "**type** `true` or `false` · **default** `true` · **status** no effect yet"),
+    ("cache-config", "**type** `cache,setting=value` · **status** works"),
+    ("repoagent-directory", "**type** `path` · **status** works"),
+    ("trace-file", "**type** `path` · **status** deprecated"),
+    ("help", "**type** no value · **status** works"),
+])
+def test_the_options_page_says_type_default_and_status(flag, line):
+    page = (ROOT / "docs/options.md").read_text()
+    assert f'\n### <a id="{flag}"></a>`--{flag}`\n\n{line}\n' in page
+
+
+@pytest.mark.conch_only("it is Conch's help")
+def test_the_options_page_has_each_flag_once_with_an_anchor():
+    """Each flag of the help is a heading, in the same order, and links within the page lead to one."""
+    page = (ROOT / "docs/options.md").read_text()
+    anchors = re.findall(r'^### <a id="([a-z0-9-]+)"></a>`--([a-z0-9-]+)`$', page, re.MULTILINE)
+    assert len(anchors) == len(set(anchors)) > 100
+    assert all(anchor == flag for anchor, flag in anchors)
+    said = subprocess.run([BIN, "--help", "all"], capture_output=True, text=True, timeout=60, check=True).stdout
+    shown, inert = said.split("\nWithout effect yet\n")
+    assert [flag for _, flag in anchors] == (re.findall(r"^  --([a-z0-9-]+)", shown, re.MULTILINE) +
+                                             re.findall(r" --([a-z0-9-]+)", inert))
+    assert set(re.findall(r"\]\(#([a-z0-9-]+)\)", page)) <= {flag for _, flag in anchors}
+
+
 @without_sanitizer
 @pytest.mark.conch_only("it is Conch's manual page")
 def test_the_manual_page_has_all_flags_and_codes(tmp_path):
@@ -90,8 +136,8 @@ def test_the_manual_page_has_all_flags_and_codes(tmp_path):
     done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-P-cbou", made], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
     shown = done.stdout.replace("\u2010\n", "").replace("\u2010", "-")
-    for arguments in ([], ["check"]):
-        text = subprocess.run([BIN, *arguments, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    for arguments in (["--help", "all"], ["check", "--help"]):
+        text = subprocess.run([BIN, *arguments], capture_output=True, text=True, timeout=60, check=True).stdout
         terms = re.findall(r"^  (--[a-z0-9-]+|[EW]-[a-z-]+)", text, re.MULTILINE)
         assert terms
         assert [term for term in terms if not re.search(rf"^ +{term}( |$)", shown, re.MULTILINE)] == []
@@ -104,3 +150,5 @@ def test_the_manual_page_is_installed(tmp_path):
                    capture_output=True, timeout=120)
     assert (tmp_path / "share/man/man1/conch.1").read_text().startswith('.\\" Made by tools/options-page')
     assert (tmp_path / "bin/conch").exists()
+    for completion in "bash-completion/completions/conch", "zsh/site-functions/_conch", "fish/vendor_completions.d/conch.fish":
+        assert (tmp_path / "share" / completion).exists()

@@ -150,6 +150,7 @@ MODELS = {
     "rejecting": config(REJECT + "1000000000 allow_timeout_override: true }", size=1),
     "rejecting_all": config(REJECT + "1000000 allow_timeout_override: true }", size=1),
     "without_override": config(REJECT + "1000000000 }", size=1),
+    "without_policy": config("", size=1),
     "without_limit": config("default_queue_policy { allow_timeout_override: true max_queue_size: 100 }", size=1),
     "delaying": config("default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1000000000 "
                        "allow_timeout_override: true max_queue_size: 4 }", size=1),
@@ -257,9 +258,9 @@ def test_a_request_cannot_ask_for_more_time_than_the_model_gives(gated):
     assert sorted(lines) == [answer("a", 1)] + [f"{one} {LATE}" for one in "bcd"]
 
 
-@pytest.mark.parametrize("name", ["without_override", "without_limit"])
+@pytest.mark.parametrize("name", ["without_override", "without_policy", "without_limit"])
 def test_a_requests_time_limit_counts_only_if_allowed(gated, name):
-    """A request's limit counts only if the model allows it and has a limit of its own (reference/behaviours §10.6)."""
+    """A request's limit counts only if the model allows it and has a limit of its own (reference/behaviours §10.6, §19.12)."""
     lines = gated.end(gated.begin(name, start("b", name, timeout=1), start("c", name, timeout=1)))
     assert lines == [answer(one, i + 1) for i, one in enumerate("abc")]
 

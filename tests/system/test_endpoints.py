@@ -85,7 +85,7 @@ def test_unknown_version(server, rest):
     assert (answer.status, answer.error) == (404, "Request for unknown model: 'fixed' version 99 is not found")
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/", "/v2/nothing", "/v2/health", "/v2/health/live/", "/v2/models/fixed/nothing", "/v2/models/fixed/versions/x"])
+@pytest.mark.parametrize("path", ["//", "/v1", "/v2/", "/v2/nothing", "/v2/health", "/v2/health/live/", "/v2/models/fixed/nothing", "/v2/models/fixed/versions/x"])
 def test_an_unknown_path_is_404(server, path):
     answer = ask(server, "GET", path)
     assert (answer.status, answer.error) == (404, "Not Found")

@@ -54,8 +54,8 @@ def test_a_step_is_skipped_if_its_condition_is_false(session):
 
 
 def test_a_condition_of_several_elements_is_refused(session):
-    assert infer(session, [1, 0]) == ["error Invalid argument: in ensemble 'e', step 1, model 'plain': the tensor 'F' of CONCH_IF is "
-                                      "not BOOL with one element final"]
+    assert infer(session, [1, 0]) == ["error Invalid argument: in ensemble 'e', the tensor 'F' of CONCH_IF is not BOOL with one element "
+                                      "(step 1, model 'plain') final"]
 
 
 def test_a_condition_of_another_type_or_shape_is_refused_by_the_load(models):

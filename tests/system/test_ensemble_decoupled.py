@@ -185,7 +185,7 @@ def test_an_error_is_the_end(do, request):
     if request.node.callspec.params["do"] == "triton":
         pytest.skip("2.51 never releases the request; releases after it do")
     said = embed.of(do("infer a breaks -1 - X:INT32:1:0"), "a")
-    assert said[-1] == "error Internal: in ensemble 'breaks', stage: 2 is not wanted final"
+    assert embed.without_step(said[-1]) == "error Internal: in ensemble 'breaks', stage: 2 is not wanted final"
     assert sum("final" in line for line in said) == 1
 
 

@@ -62,6 +62,15 @@ def test_the_error_of_a_step_keeps_its_code(ask, stages, number):
     assert stages["b"].seen() == []
 
 
+@pytest.mark.parametrize("model, steps", [
+    ("fails_then", " (step 1, model 'fails')"), ("around", " (step 1, model 'fails') (step 0, model 'fails_then')"),
+    ("misshapen", " (step 1, model 'fixed')")])
+def test_the_step_stands_behind_the_error(ask, running, model, steps):
+    answer = ask(model, {"X": [13, 13] if model == "misshapen" else [13]})
+    assert answer.said == answer.error + ("" if isinstance(running[0], triton.Triton) else steps)
+    assert answer.error.startswith(f"in ensemble '{model}', ")
+
+
 def test_an_error_of_execute_is_the_same(ask, stages):
     assert said(ask("refuses_then", {"X": [13]})) == ("UNAVAILABLE", "in ensemble 'refuses_then', stage: 13 is not wanted")
     assert (len(stages["a"].seen()), stages["b"].seen()) == (1, [])

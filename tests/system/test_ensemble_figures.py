@@ -9,6 +9,7 @@ import pytest
 import embed
 import pipelines
 import server as servers
+import triton
 from pipelines import Stage, ensemble, step
 from test_metrics import FLAGS, REASONS, connects, metrics_port, scrape
 from test_ensemble_requests import write_adder
@@ -35,6 +36,8 @@ def write_models(root):
     stage("fails", fail=13)
     stage("last")
     ensemble(root, "breaks", X, Y, step("first", "IN=X", "OUT=M"), step("fails", "IN=M", "OUT=N"), step("last", "IN=N", "OUT=Y"))
+    stage("numbered", versions=(2,), fail=13)
+    ensemble(root, "third", X, Y, step("numbered", "IN=X", "OUT=Y"), versions=(3,))
     stage("asked")
     stage("unasked")
     ensemble(root, "parts", X, ("Y", "Z"), step("asked", "IN=X", "OUT=Y"), step("unasked", "IN=X", "OUT=Z"))
@@ -143,6 +146,21 @@ def test_a_failing_step_counts_for_its_model_and_for_the_ensemble(server):
     servers.wait_for(lambda: sum(failures(server, "breaks").values()) == 2, 60, "the failures are counted")
     assert failures(server, "breaks") == {"REJECTED": 0, "CANCELED": 0, "BACKEND": 0, "OTHER": 2}
     assert failures(server, "fails") == {"REJECTED": 0, "CANCELED": 0, "BACKEND": 1, "OTHER": 0}
+
+
+def test_the_metrics_of_an_ensemble_have_its_version(server):
+    """In Triton they have 1, but for one of the two failures (reference/behaviours §16.9)."""
+    assert (ask(server, "third").code, ask(server, "third", 13).code) == ("OK", "INTERNAL")
+
+    def seen():
+        """(successes, failures) by the label `version`."""
+        page = scrape(server)
+        versions = {dict(key[1:])["version"] for key in page.values if ("model", "third") in key}
+        return {version: (page.of("nv_inference_request_success", "third", version),
+                          page.of("nv_inference_request_failure", "third", version, reason="OTHER")) for version in versions}
+
+    expected = {"1": (1, 1), "3": (0, 1)} if isinstance(server, triton.Triton) else {"3": (1, 2)}
+    servers.wait_for(lambda: seen() == expected, 60, f"{expected} is counted")
 
 
 def test_an_error_of_the_request_itself_is_not_counted(server):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model is reloaded a thousand times while clients ask ensembles that it belongs to: each request is answered, as the models were
+"""A model is reloaded 300 times while clients ask ensembles that it belongs to: each request is answered, as the models were
 when it began. In the genuine Triton, too, which gets a hundred reloads."""
 
 import concurrent.futures
@@ -13,7 +13,7 @@ import server as servers
 import wire
 from pipelines import Stage, command, ensemble, step
 
-RELOADS = {"conch": 40 if servers.SANITIZED else 1000, "triton": 100}
+RELOADS = {"conch": 40 if servers.SANITIZED else 300, "triton": 100}
 CLIENTS = 4
 SUMS = {10: 22, 20: 42}    # of two steps of b, and two of others: by what b adds
 

@@ -6,8 +6,10 @@ import concurrent.futures
 import pathlib
 import re
 
+import grpc
 import pytest
 
+import health
 import repository
 import server as servers
 from wire import ask
@@ -26,8 +28,8 @@ def write_model(root, name="mis", limit_ms=None, more=""):
     repository.write_model(root, name, config)
 
 
-def serve(root, *flags):
-    started = servers.Server(root, flags=[*FLAGS, *flags])
+def serve(root, *flags, **more):
+    started = servers.Server(root, flags=[*FLAGS, *flags], **more)
     ours = f"--backend-directory={pathlib.Path(servers.BACKENDS).parent / 'tests' / 'backends'}"
     started.args = [ours if arg.startswith("--backend-directory=") else arg for arg in started.args]
     return started
@@ -95,6 +97,18 @@ def test_beyond_the_limit_the_server_answers_the_client(do, root, hold):
         for _ in range(4):
             assert infer(server).json()["outputs"][0]["data"] == [1, 2]
         server.assert_alive()
+
+
+def test_a_watch_tells_of_a_stuck_instance(root, hold):
+    """gRPC's health service, without a question in between."""
+    write_model(root, limit_ms=300)
+    with serve(root, grpc=True) as server, grpc.insecure_channel(server.grpc_url) as channel:
+        watch = health.Watch(channel, "mis")
+        assert watch.next() == health.SERVING
+        assert infer(server, "stuck", hold).status == 504
+        assert watch.next() == health.NOT_SERVING
+        hold.unlink()
+        assert watch.next() == health.SERVING
 
 
 def test_requests_within_the_limit_are_answered(root, tmp_path):

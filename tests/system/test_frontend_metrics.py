@@ -168,6 +168,7 @@ def test_what_limits_refuse_is_counted(server):
         with Connection(server) as connection:
             connection.send(request_bytes("POST", PATH % "echo", headers={"Content-Length": MAX_BODY + 1}))
             assert connection.response().status == 413
+        wait_for(lambda: page(server)["connections", "http"] == 0, WITHIN_S, "none is open")
         kept = [socket.create_connection((server.address, server.port), timeout=WITHIN_S) for _ in range(MOST + 3)]
         grown.becomes(3, "refused", "address", "http")
         for each in kept:

@@ -9,6 +9,7 @@ fast as it is taken; tests/plugins/tokens has the metric of a language model.
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -113,7 +114,9 @@ def generate(server, model, body, kind="generate", headers=None, method="POST"):
 def test_both_servers_answer_the_same(server, theirs, kind):
     for model, body in BODIES:
         ours, genuine = (outcome(generate(each, model, body, kind)) for each in (server, theirs))
-        assert ours == genuine, (model, body)
+        assert ours[:2] == genuine[:2], (model, body)
+        told = re.sub(rb" \((line \d+, column \d+|the body is empty)\)", b"", ours[2])    # only Conch says it
+        assert told == genuine[2], (model, body)
 
 
 @pytest.mark.parametrize("kind", ["generate", "generate_stream"])

@@ -15,17 +15,13 @@ from tritonclient.utils import InferenceServerException
 import repository
 from server import Server
 
-REPEAT = ('backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n' + repository.tensor("input", "IN", "INT32", [-1])
-          + repository.tensor("input", "DELAY", "UINT32", [-1]) + repository.tensor("input", "WAIT", "UINT32", [1])
-          + repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1]))
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     models = tmp_path_factory.mktemp("models")
     repository.write_identity(models, "echo", [("FP32", [-1])])
     repository.write_identity(models, "strings", [("BYTES", [-1])])
-    repository.write_model(models, "repeat", REPEAT)
+    repository.write_model(models, "repeat", repository.REPEAT)
     with Server(models, flags=["--model-control-mode=explicit", "--load-model=*"], grpc=True) as server:
         yield server
 

@@ -126,6 +126,47 @@ def test_a_stop_gives_up_a_reader_that_sleeps(models):
             assert server.wait() == 0
 
 
+def test_bytes_of_responses_hold_back_their_request(models):
+    """The first client gives no window. While its backend waits, the same request of another client is answered, again and
+    again."""
+    count, others = 500, 5
+    with serve(models, "--grpc-max-response-bytes=4096") as server, \
+            h2.Connection(server.grpc_url, settings=h2.setting(h2.INITIAL_WINDOW_SIZE, 0)) as connection:
+        begin_square(connection, 1, count)
+        wait_for(lambda: 1 in count_reported(server), WITHIN_S, "the backend has made two responses")
+        with grpc.insecure_channel(server.grpc_url) as channel:
+            call = channel.stream_stream(STREAM, pb.ModelInferRequest.SerializeToString, pb.ModelStreamInferResponse.FromString)
+            for _ in range(others):
+                assert len(list(call(iter([ask_square(count)]), timeout=WITHIN_S))) == count
+        reported = count_reported(server)
+        assert (reported[1], reported[count - 1]) == (others + 1, others)
+        connection.send(h2.window_update(0, 1 << 20) + h2.window_update(1, 1 << 20))
+        assert read_stream(connection, 1) == [count] * count
+
+
+# ---- Cancels and silence -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags, ends", [(["--grpc-max-resets-per-sec=5"], True), ([], False)], ids=["5", "default"])
+def test_a_connection_cancels_no_more_calls_than_the_limit(models, flags, ends):
+    """Twice the limit may come at once."""
+    with serve(models, *flags) as server, h2.Connection(server.grpc_url) as connection:
+        connection.send(b"".join(h2.begin(i) + h2.reset(i) for i in range(1, 401, 2)))
+        if ends:
+            code, _, text = h2.goaway(connection.await_frame(h2.GOAWAY))
+            assert (code, b"too many streams were reset" in text) == (h2.ENHANCE_YOUR_CALM, True)
+        else:
+            connection.next_stream = 401
+            assert h2.status_of(connection.ask()) == 0
+
+
+def test_a_silent_connection_is_told_the_end(models):
+    with serve(models, "--grpc-idle-timeout-secs=1") as server, h2.Connection(server.grpc_url) as connection:
+        assert h2.status_of(connection.ask()) == 0
+        assert h2.goaway(connection.await_frame(h2.GOAWAY))[0] == h2.NO_ERROR
+        assert not [got for got in connection.take_all() if got.kind == h2.HEADERS]    # the connection is closed
+
+
 # ---- Streams of a connection ---------------------------------------------------------------------
 
 MAX_CONCURRENT_STREAMS = 3    # the number of the setting

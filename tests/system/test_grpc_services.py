@@ -3,7 +3,6 @@
 
 import queue
 import shutil
-import threading
 
 import grpc
 import numpy as np
@@ -18,13 +17,12 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 import repository
+from health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Watch
 from server import BUILD, Server, run_to_end
 from wire import ask
 
 pytestmark = pytest.mark.conch_only("Triton has neither Watch nor reflection; test_grpc_reference.py compares the rest")
 
-SERVING, NOT_SERVING, SERVICE_UNKNOWN = (health_pb2.HealthCheckResponse.ServingStatus.Value(name)
-                                         for name in ("SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"))
 EXPLICIT = ["--model-control-mode=explicit", "--load-model=echo"]
 WITHIN_S = 60
 
@@ -49,29 +47,16 @@ def channel(served):
         yield made
 
 
-class Watch:
-    """A call of Watch: next() gives its next state, or the status with which it has ended."""
-
-    def __init__(self, channel, service):
-        self.seen = queue.Queue()
-        self.call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        try:
-            for response in self.call:
-                self.seen.put(response.status)
-        except grpc.RpcError as error:
-            self.seen.put(error.code())
-
-    def next(self):
-        return self.seen.get(timeout=WITHIN_S)
-
-
 def test_check_answers_for_the_server_whatever_the_name(channel):
     check = health_pb2_grpc.HealthStub(channel).Check
     for service in ("", "echo", "none"):
         assert check(health_pb2.HealthCheckRequest(service=service)).status == SERVING
+
+
+def next_but_on_its_way(watch):
+    """The next state; a look that falls into a load or an unload finds NOT_SERVING before it."""
+    state = watch.next()
+    return watch.next() if state == NOT_SERVING else state
 
 
 def test_a_watch_tells_each_change(served, channel):
@@ -79,10 +64,21 @@ def test_a_watch_tells_each_change(served, channel):
     assert [server.next(), echo.next(), other.next()] == [SERVING, SERVING, SERVICE_UNKNOWN]
     with client.InferenceServerClient(served.grpc_url) as triton:
         triton.load_model("other")
-        assert other.next() == SERVING
+        assert next_but_on_its_way(other) == SERVING
         triton.unload_model("other")
-        assert other.next() == SERVICE_UNKNOWN
+        assert next_but_on_its_way(other) == SERVICE_UNKNOWN
     assert server.seen.empty() and echo.seen.empty()
+
+
+def test_a_watch_follows_what_a_backend_says(tmp_path):
+    gated = repository.Gated(tmp_path, "gated")
+    with Server(tmp_path, grpc=True) as served, grpc.insecure_channel(served.grpc_url) as channel:
+        server, model = Watch(channel, ""), Watch(channel, "gated")
+        assert [server.next(), model.next()] == [SERVING, SERVING]
+        gated.shut("fail.ready", "the device is gone")
+        assert [server.next(), model.next()] == [NOT_SERVING, NOT_SERVING]
+        gated.open("fail.ready")
+        assert [server.next(), model.next()] == [SERVING, SERVING]
 
 
 @pytest.mark.sanitize

@@ -2,6 +2,7 @@
 """The index of the model repository, and the models loaded at the start in mode explicit."""
 
 import asyncio
+import re
 
 import pytest
 import tritonclient.http as triton
@@ -57,6 +58,8 @@ def test_the_index_has_every_kind_of_row(models, tmp_path):
         ]
         good = {"name": "good", "version": "3", "state": "READY"}
         broken = {"name": "broken", "version": "1", "state": "UNAVAILABLE"}
+        reason = None if REFERENCE else rows[-1].pop("reason")    # the reason is an addition of ours
+        assert REFERENCE or "config.pbtxt:1:7: Expected string, got: 5" in reason
         assert rows == [*serving, broken, good, TWICE, {"name": "unreadable"}]
         assert index(server, ready=False) == index(server)
         assert index(server, ready=True) == [*serving, good, TWICE]
@@ -72,7 +75,8 @@ def test_the_index_is_that_of_the_genuine_triton(models, tmp_path):
         with genuine.Triton(models, flags=[*flags, f"--model-repository={other}"], ready=False) as theirs:
             for body in (None, {}, {"ready": True}, {"ready": False}, []):
                 answers = [ask(server, "POST", "/v2/repository/index", body) for server in (ours, theirs)]
-                assert (answers[0].status, answers[0].body) == (answers[1].status, answers[1].body)
+                ours_said = re.sub(rb'("name":"unreadable"),"reason":"[^"]*"', rb"\1", answers[0].body)
+                assert (answers[0].status, ours_said) == (answers[1].status, answers[1].body)
 
 
 def test_unmodified_clients_read_the_index(models):
@@ -142,7 +146,8 @@ def test_a_named_model_that_is_missing_ends_the_start(three):
     code, log = start(three, EXPLICIT, "--load-model=a", "--load-model=nobody")
     assert code == 1
     assert names(log, NOWHERE)
-    assert names(log, "error: creating server: Internal - failed to load all models")
+    some = "failed to load all models" if REFERENCE else "1 of 2 models failed:"
+    assert names(log, f"error: creating server: Internal - {some}")
 
 
 @OURS

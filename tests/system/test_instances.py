@@ -123,7 +123,7 @@ def test_a_model_with_passive_instances_only_executes_nothing(groups):
 @pytest.mark.parametrize("name", REFUSED)
 def test_wrong_instance_groups_are_refused(groups, name):
     code = "Invalid argument: "
-    assert re.fullmatch(re.escape(code + REFUSED[name][1]) + r"( \(.*config\.pbtxt:\d+:\d+\))?", why_not(groups, name))
+    assert re.fullmatch(re.escape(code + REFUSED[name][1]) + r"( \(.*config\.pbtxt:\d+:\d+\)(: write KIND_CPU.*)?)?", why_not(groups, name))
 
 
 # ---- where they run ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ No test here waits for time to pass: the models of repository.Gated load when th
 import signal
 import socket
 import threading
+from concurrent import futures
 
 import pytest
 import tritonclient.http as triton
@@ -223,6 +224,39 @@ def test_a_slow_readiness_check_blocks_no_client(models):
         wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 200, 60, "it says yes")
 
 
+def test_a_backend_says_that_its_readiness_has_changed(models):
+    """No client asks before the change is in the log, so the server has asked because the backend has said so."""
+    gated = repository.Gated(models, "gated").shut("tell.ready")
+    with Server(models, ready=None) as server:
+        wait_for(lambda: names(server.log(), "| gated", "READY"), 60, "it is loaded")
+        gated.shut("fail.ready", "its process has ended")
+        assert infer(server, "gated", IN).status == 200
+        server.wait_log("Model 'gated' version 1 is not ready: its process has ended")
+        assert ask(server, "GET", "/v2/models/gated/ready").status == 400
+    with Server(models, ready=None) as server:
+        server.wait_log("Model 'gated' version 1 is not ready: its process has ended")
+        wait_for(lambda: names(server.log(), "| gated", "READY"), 60, "it is loaded")
+        gated.open("fail.ready")
+        assert infer(server, "gated", IN).status == 200
+        server.wait_log("Model 'gated' version 1 is ready again")
+        assert ask(server, "GET", "/v2/models/gated/ready").status == 200
+
+
+@pytest.mark.sanitize
+def test_a_version_that_never_serves_is_dropped_after_its_question(models):
+    """Another version fails to load while the backend is asked whether the first one is ready."""
+    gated = repository.Gated(models, "gated", versions=(1, 2), more="version_policy { all { } }\n").shut("hold.ready")
+    with Server(models, flags=["--model-control-mode=explicit"]) as server, futures.ThreadPoolExecutor() as pool:
+        load = pool.submit(ask, server, "POST", "/v2/repository/models/gated/load", {})
+        gated.await_reached("hold.ready")
+        gated.shut("fail.load", "no weights")
+        server.wait_log("failed to load 'gated' version 2")
+        assert not load.done()
+        gated.open("hold.ready")
+        assert load.result(60).status == 400
+        server.wait_log("successfully unloaded 'gated' version 1")
+
+
 def test_a_model_without_a_readiness_answer_is_not_ready(models):
     gated = repository.Gated(models, "gated").shut("hold.ready")
     with Server(models, ready=None) as server:
@@ -353,9 +387,8 @@ def test_a_failure_ends_the_server_after_the_others_have_been_tried(models, gate
             gated.open("hold.load")
             assert server.wait() == 1
             assert idle.closed()
-    assert names(server.log(), "error: creating server: Internal - failed to load all models")
-    assert names(server.log(), "| bad", "UNAVAILABLE: Internal: broken")
-    assert names(server.log(), "successfully unloaded 'gated' version 1")
+    assert names(server.log(), "error: creating server: Internal - 1 of 2 models failed:")
+    assert names(server.log(), "  bad version 1: Internal: broken")
 
 
 def test_the_port_may_open_after_the_load(models, gated):

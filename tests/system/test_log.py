@@ -45,6 +45,63 @@ def test_each_format_has_its_records(quiet, name, form):
     assert all(form.fullmatch(line) for line in records(server.err.text()) if not REFERENCE), server.err.text()
 
 
+@pytest.mark.conch_only("a format of ours")
+def test_each_line_is_a_json_object(quiet, tmp_path):
+    """All of the log, tables and warnings included, is on stdout; or in the file."""
+    broken = quiet / "broken"
+    broken.mkdir()
+    (broken / "config.pbtxt").write_text('backend: "nowhere"\n')
+    path = tmp_path / "server.log"
+    texts = []
+    for flags in ([], [f"--log-file={path}"]):
+        server = Server(quiet, flags=["--log-format=json", "--exit-on-error=false", *flags], ready=False)
+        if flags:
+            server.log = lambda: path.read_text() if path.exists() else ""
+        with server:
+            assert infer(server, "m", {**ONE, "id": 'x"\r\n{"a'}).status == 200
+            settings = ask(server, "POST", "/v2/logging", {"log_verbose_level": 1}).json()
+            assert settings["log_format"] == "json"
+        texts.append((server.out.text(), server.err.text(), server.log()))
+    assert texts[0][1] == texts[1][1] == ""    # nothing on stderr
+    for text in (texts[0][0], texts[1][2]):
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert {"info", "error"} <= {line["level"] for line in lines}
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["time"]) for line in lines)
+        assert all(set(line) - {"file", "line"} == {"time", "level", "pid", "message"} for line in lines)
+        messages = [line["message"] for line in lines]
+        assert any("Started HTTPService at" in message for message in messages)
+        assert any("broken" in message and "\n" in message for message in messages)    # a table
+
+
+@pytest.mark.conch_only("the genuine server has no colours")
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colours_are_for_terminals(quiet, no_color):
+    """A line of WARNING or ERROR begins in colour where people read it, and only there."""
+    (quiet / "broken").mkdir()
+    (quiet / "broken/config.pbtxt").write_text('backend: "nowhere"\n')
+    ours, theirs = os.openpty()
+    with Server(quiet, flags=["--exit-on-error=false"], ready=False) as server:
+        assert "broken" in server.err.text() and "\x1b" not in server.log()
+        done = subprocess.Popen(server.args, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                                env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm"})
+        os.close(theirs)
+        seen = b""
+        while b"broken" not in seen or b"E1" not in seen and b"E0" not in seen:
+            seen += os.read(ours, 65536)
+        done.terminate()
+        try:
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        except OSError:    # EIO: the server has ended
+            pass
+        done.wait(60)
+        os.close(ours)
+    lines = seen.decode().splitlines()
+    errors = [line for line in lines if re.match(r"(\x1b\[31m)?E\d{4} ", line)]
+    assert errors and all(line.startswith("\x1b[31mE") and "\x1b[0m" in line for line in errors) == (not no_color)
+    assert not [line for line in lines if re.match(r"\x1b.*I\d{4} ", line)]
+
+
 def test_the_log_goes_to_a_file(quiet, tmp_path):
     path = tmp_path / "server.log"
     server = Server(quiet, flags=[f"--log-file={path}"], ready=False)

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import os
 import re
 import signal
 import threading
@@ -10,12 +11,13 @@ import urllib.error
 import urllib.request
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import repository
 import server as servers
 import triton
-from wire import Connection, ask
+from wire import Connection, ask, request_bytes
 
 FLAGS = ["--allow-metrics=true", "--metrics-port=0"]
 REASONS = ["REJECTED", "CANCELED", "BACKEND", "OTHER"]
@@ -24,13 +26,17 @@ PER_MODEL = [
     "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count", "nv_inference_exec_count",
     "nv_inference_request_duration_us", "nv_inference_queue_duration_us", "nv_inference_compute_input_duration_us",
     "nv_inference_compute_infer_duration_us", "nv_inference_compute_output_duration_us", "nv_inference_pending_request_count",
-    *([] if servers.REFERENCE else ["conch_executing_request_count", "conch_executing_request_oldest_secs"]),
+    *([] if servers.REFERENCE else ["conch_pending_request_oldest_secs", "conch_executing_request_count", "conch_executing_request_oldest_secs",
+                                    "conch_inference_request_refused", "conch_request_duration_seconds",
+                                    "conch_queue_duration_seconds", "conch_compute_duration_seconds", "conch_batch_size"]),
     "nv_model_load_duration_secs",
 ]  # fmt: skip
 MACHINE = ["nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes",
            "nv_cpu_utilization", "nv_cpu_memory_total_bytes", "nv_cpu_memory_used_bytes"]
 CONNECTIONS = ["conch_connection_memory_budget_bytes", "conch_connection_memory_used_bytes",
-               "conch_connection_memory_refusals", "conch_connection_memory_evictions",
+               "conch_connection_memory_refusals", "conch_connection_memory_evictions", "conch_build_info",
+               "process_cpu_seconds_total", "process_resident_memory_bytes", "process_virtual_memory_bytes",
+               "process_start_time_seconds", "process_threads", "process_open_fds", "process_max_fds",
                "conch_frontend_connections", "conch_frontend_connections_begun", "conch_frontend_requests",
                "conch_frontend_requests_cancelled", "conch_frontend_requests_expired", "conch_frontend_received_bytes",
                "conch_frontend_sent_bytes", "conch_frontend_stalled", "conch_frontend_refused",
@@ -144,7 +150,7 @@ def start(which, root):
 
 
 # Lines that depend on the clock, the machine or the release of Triton.
-MOVING = ("conch_", "_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
+MOVING = ("conch_", "process_", "_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
 
 
 def test_the_page_is_that_of_triton(tmp_path):
@@ -159,8 +165,10 @@ def test_the_page_is_that_of_triton(tmp_path):
             servers.wait_for(lambda of=server: scrape(of).sum("nv_inference_request_failure") == 3, 60, "failures are counted")
             pages[which] = scrape(server)
     ours, theirs = pages["conch"], pages["triton"]
-    newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line}
-    assert len(newer) == 2 + 2 * 2 + 2 * len(CONNECTIONS)
+    newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line
+             or " process_" in line}
+    ours_alone = [name for name in (*PER_MODEL, *CONNECTIONS) if name.startswith(("conch_", "process_"))]
+    assert len(newer) == 2 + 2 * len(ours_alone)
     assert sorted(set(ours.heads) - newer) == sorted(theirs.heads)
     # Our own families are in the same order; Triton's own are among those of backends.
     assert [name for name in ours.families if name in set(theirs.families) and name.startswith("nv_")] == \
@@ -168,7 +176,7 @@ def test_the_page_is_that_of_triton(tmp_path):
     fixed = {which: {key: value for key, value in page.values.items() if not any(word in key[0] for word in MOVING)}
              for which, page in pages.items()}
     assert fixed["conch"] == fixed["triton"]
-    only_ours = ("load_duration", "conch_")
+    only_ours = ("load_duration", "conch_", "process_")
     assert {key for key in ours.values if not any(word in key[0] for word in only_ours)} == set(theirs.values)
     # Each line up to its value, with the order of labels and the escapes.
     def heads_of_lines(page):
@@ -220,6 +228,123 @@ def test_failures_and_statistics_agree(asked):
         for moment in ("queue", "compute_input", "compute_infer", "compute_output"):
             assert mine[f"nv_inference_{moment}_duration_us"] == moments[moment]["ns"] // 1000
         assert mine[f"{HISTOGRAM}_count"] == failed + moments["success"]["count"]
+
+
+# What the page of Conch alone has.
+OURS = ["conch_request_duration_seconds", "conch_queue_duration_seconds", "conch_compute_duration_seconds"]
+
+
+def buckets(page, name, model):
+    """The upper bounds of a histogram and the counts up to each."""
+    labels = {("model", model), ("version", "1")}
+    return {float(dict(key[1:])["le"]): value for key, value in page.values.items() if key[0] == f"{name}_bucket" and labels <= set(key[1:])}
+
+
+def test_times_are_counted_in_buckets(asked):
+    """Each successful request is in one bucket of each time, and the sums are those of the statistics."""
+    page = scrape(asked)
+    moments = ask(asked, "GET", "/v2/models/plain/stats").json()["model_stats"][0]["inference_stats"]
+    sums_ns = [moments["success"]["ns"], moments["queue"]["ns"],
+               sum(moments[f"compute_{part}"]["ns"] for part in ("input", "infer", "output"))]
+    for name, sum_ns in zip(OURS, sums_ns, strict=True):
+        counts = buckets(page, name, "plain")
+        assert list(counts) == sorted(counts) and (min(counts), max(counts)) == (1e-05, float("inf"))
+        assert list(counts.values()) == sorted(counts.values())
+        assert counts[float("inf")] == page.of(f"{name}_count", "plain") == moments["success"]["count"] == 3
+        assert page.of(f"{name}_sum", "plain") == pytest.approx(sum_ns / 1e9)
+        # The request in the highest bucket took longer than its lower bound.
+        least_s = max([0, *(le for le, n in counts.items() if n < 3)])
+        assert sum_ns / 1e9 >= least_s
+    assert not buckets(page, OURS[0], "never_asked")    # a model without requests has no lines
+
+
+def test_batch_sizes_are_counted_in_buckets(models):
+    repository.write_identity(models, "rows", [("INT32", [1])], max_batch_size=1500)
+    with servers.Server(models, flags=FLAGS) as server:
+        for n in (1, 4, 5, 8, 1024, 1500):
+            data = {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [n, 1], "data": [0] * n}]}
+            assert ask(server, "POST", "/v2/models/rows/infer", data).status == 200
+        page = scrape(server)
+    counts = buckets(page, "conch_batch_size", "rows")
+    assert [counts[le] for le in (1, 2, 4, 8, 16, 512, 1024, float("inf"))] == [1, 1, 2, 4, 4, 4, 5, 6]
+    assert (page.of("conch_batch_size_count", "rows"), page.of("conch_batch_size_sum", "rows")) == (6, 2542)
+
+
+def test_histograms_can_be_switched_off(models):
+    write_meter(models, "plain")
+    with servers.Server(models, flags=[*FLAGS, "--metrics-histograms=false"]) as server:
+        assert infer(server, "plain") == 200
+        page = scrape(server)
+        assert page.of("nv_inference_request_success", "plain") == 1
+        assert not [family for family in page.families if family in (*OURS, "conch_batch_size")]
+
+
+def test_refusals_have_a_reason(models):
+    """A request that does not fit, and one that finds the queue full. Neither is a failure."""
+    gated = repository.Gated(models, "gated", more="max_batch_size: 1\ndynamic_batching { default_queue_policy { max_queue_size: 1 } }\n")
+    gated.shut("hold.execute")
+    data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}
+    with servers.Server(models, flags=FLAGS) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        def refusals():
+            page = scrape(server)
+            return [page.of("conch_inference_request_refused", "gated", reason=reason)
+                    for reason in ("invalid", "queue_full", "stopping", "other")]
+
+        assert ask(server, "POST", "/v2/models/gated/infer", {"inputs": [{**data["inputs"][0], "name": "X"}]}).status == 400
+        assert refusals() == [1, 0, 0, 0]
+        first = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
+        gated.await_reached("hold.execute")
+        second = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
+        servers.wait_for(lambda: scrape(server).of("nv_inference_pending_request_count", "gated") == 1, 60, "one waits")
+        assert ask(server, "POST", "/v2/models/gated/infer", data).status == 503
+        assert refusals() == [1, 1, 0, 0]
+        gated.open("hold.execute")
+        assert (first.result(60).status, second.result(60).status) == (200, 200)
+        assert scrape(server).failures("gated") == [0, 0, 0, 0]
+
+
+def test_the_process_is_described(asked):
+    page = scrape(asked)
+    proc = f"/proc/{asked.process.pid}"
+    status = dict(re.findall(r"^(\w+):\s+(\d+)", open(f"{proc}/status", encoding="ascii").read(), re.M))
+    assert 0 < page.value("process_resident_memory_bytes") < page.value("process_virtual_memory_bytes")
+    assert page.value("process_resident_memory_bytes") == pytest.approx(int(status["VmRSS"]) * 1024, rel=0.2)
+    assert page.value("process_threads") == int(status["Threads"])
+    assert abs(page.value("process_open_fds") - len(os.listdir(f"{proc}/fd"))) <= 8    # connections come and go
+    assert page.value("process_max_fds") >= page.value("process_open_fds")
+    assert abs(page.value("process_start_time_seconds") - os.stat(proc).st_mtime) < 60
+    before = page.value("process_cpu_seconds")
+    assert 0 < before <= scrape(asked).value("process_cpu_seconds")
+    version = page.text.split("conch_build_info{version=\"")[1].split('"')[0]
+    assert page.value("conch_build_info", version=version) == 1
+    assert ask(asked, "GET", "/v2").json()["version"].endswith(version)
+
+
+# What Prometheus sends.
+ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+
+
+def test_openmetrics_is_given_when_it_is_asked_for(asked):
+    """It has the same metrics under the same names: those of Triton, whose counters lack `_total`, have no type."""
+    request = urllib.request.Request(f"http://127.0.0.1:{metrics_port(asked)}/metrics", headers={"Accept": ACCEPT})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        text = answer.read().decode()
+    page = scrape(asked)
+    assert text.endswith("\n# EOF\n")
+
+    def keys(lines):
+        return [line.rsplit(" ", 1)[0] for line in lines.splitlines() if not line.startswith("#")]
+
+    frontend = "conch_frontend_"    # a scrape is counted itself
+    assert [key for key in keys(text) if not key.startswith(frontend)] == [key for key in keys(page.text) if not key.startswith(frontend)]
+    # This parser wants a bound of 1 written as 1.0, which Prometheus does not.
+    strict = re.sub(r'le="(\d+)"', r'le="\1.0"', text)
+    kinds = {family.name: family.type for family in openmetrics.text_string_to_metric_families(strict)}
+    assert kinds["nv_inference_request_success"] == "unknown"
+    assert (kinds["process_cpu_seconds"], kinds["process_open_fds"]) == ("counter", "gauge")
+    assert (kinds[HISTOGRAM], kinds["conch_batch_size"]) == ("histogram", "histogram")
+    assert "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total " in text
 
 
 def test_hostile_labels_are_escaped(asked):
@@ -294,6 +419,47 @@ def test_waiting_and_cancelled_requests_are_counted(models):
         if not servers.REFERENCE:
             servers.wait_for(lambda: scrape(server).of("conch_executing_request_count", "gated") == 0, 60, "the backend is idle")
             assert scrape(server).of("conch_executing_request_oldest_secs", "gated") == 0
+
+
+DYNAMIC = "max_batch_size: 1\ndynamic_batching { priority_levels: 2 default_priority_level: 2 }\n"
+SEQUENCES = "max_batch_size: 1\nsequence_batching { max_sequence_idle_microseconds: 600000000 direct { } }\n"
+
+
+@pytest.mark.conch_only("a metric of ours")
+@pytest.mark.parametrize("more, parameters", [
+    ("", [{}, {}, {}]), (DYNAMIC, [{}, {}, {"priority": 1}]),
+    (SEQUENCES, [{"sequence_id": 1, "sequence_start": True}, {"sequence_id": 1, "sequence_end": True}, {"sequence_id": 2, "sequence_start": True}]),
+    (SEQUENCES, [{"sequence_id": 1, "sequence_start": True}, {"sequence_id": 2, "sequence_start": True}, {"sequence_id": 1, "sequence_end": True}]),
+], ids=["default", "dynamic", "slot", "backlog"])
+def test_the_oldest_request_that_waits_has_an_age(models, more, parameters):
+    """The second request waits longest, whatever is to be executed next."""
+    gated = repository.Gated(models, "gated", more=more).shut("hold.execute")
+    shape = [1, 1] if more else [1]
+    with servers.Server(models, flags=FLAGS) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        def start(i):
+            data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": shape, "data": [7]}], "parameters": parameters[i]}
+            return pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
+
+        def age_s():
+            return scrape(server).of("conch_pending_request_oldest_secs", "gated")
+
+        def await_pending(n):
+            servers.wait_for(lambda: scrape(server).of("nv_inference_pending_request_count", "gated") == n, 60, f"{n} wait")
+
+        assert age_s() == 0
+        started = [start(0)]
+        gated.await_reached("hold.execute")
+        assert age_s() == 0
+        started.append(start(1))
+        await_pending(1)
+        first_s = age_s()
+        servers.wait_for(lambda: age_s() > first_s + 0.1, 60, "it grows older")
+        started.append(start(2))
+        await_pending(2)
+        assert age_s() > first_s + 0.1    # it is that of the second
+        gated.open("hold.execute")
+        assert [one.result(60).status for one in started] == [200] * 3
+        assert age_s() == 0
 
 
 def test_expired_requests_count_as_rejected(models):
@@ -425,7 +591,10 @@ def test_an_unloaded_model_has_no_metrics(models):
 
         assert ask(server, "POST", "/v2/repository/models/goes/load").status == 200
         after = scrape(server)
-        assert {key for key in after.values if ("model", "goes") in key} == {key for key in before.values if ("model", "goes") in key}
+        # Our own histograms come with the first request.
+        of_both = [{key for key in page.values if ("model", "goes") in key and not key[0].startswith(("conch_batch", *OURS))}
+                   for page in (before, after)]
+        assert of_both[0] == of_both[1]
         assert (after.of("nv_inference_count", "goes"), after.failures("goes")) == (0, [0, 0, 0, 0])
         assert after.value("meter_requests", model="goes", say="") == 0
         assert infer(server, "goes", 4) == 200

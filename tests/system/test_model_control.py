@@ -283,7 +283,11 @@ def test_answers_are_those_of_the_genuine_triton(tmp_path, script):
             script(s)
         answers.append(s.answers)
     for ours, theirs in zip(*answers, strict=True):
-        assert ours == theirs
+        if ours[0] != "index" and ours[1] >= 400:    # the reason of ours may follow
+            assert ours[:3] == theirs[:3]
+            assert json.loads(ours[3])["error"].startswith(json.loads(theirs[3])["error"].rstrip())
+        else:
+            assert ours == theirs
 
 
 # ---- Texts and the log
@@ -539,7 +543,8 @@ def test_poll_mode_serves_what_the_repository_has(models, kind):
     flags = ["--model-control-mode=poll", "--repository-poll-secs=1"]
     with running(kind(models, flags=flags)) as server:
         answer = load(server, "m")
-        assert (answer.status, answer.error) == (503, "explicit model load / unload is not allowed if polling is enabled")
+        assert answer.status == 503
+        assert answer.error.startswith("explicit model load / unload is not allowed if polling is enabled")
         repository.write_identity(models, "new", ANY, versions=(1, 4))
         wait_for(lambda: infer(server, "new", ONE).status == 200, 60, "it is loaded")
         set_policy(models / "new", "all { }")

@@ -68,8 +68,6 @@ def test_version_finds_libraries_by_the_flags(tmp_path, before):
     "flag, missing",
     [
         ("--metrics-config=summary_latencies=true", "quantiles"),
-        ("--cache-config=local,size=1048576", "response caches"),
-        ("--trace-config=mode=opentelemetry", "opentelemetry"),
     ],
 )
 def test_missing_features_are_refused_by_name(root, flag, missing):

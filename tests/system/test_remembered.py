@@ -131,6 +131,31 @@ def test_replies_that_differ_in_one_thing(server):
             assert reply_to(c, ask) == reply
 
 
+ENSEMBLE = """platform: "ensemble"
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+ensemble_scheduling { step [ { model_name: "a" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" }
+                                                                 output_map { key: "OUTPUT0" value: "OUTPUT0" } } ] }
+"""
+
+
+def test_replies_whose_parameters_differ(server, models):
+    """Each response of an ensemble says to which sequence it belongs."""
+    repository.write_model(models, "whole", ENSEMBLE)
+    loaded(server, "whole")
+    sequences = [{}, {"sequence_id": 7}, {"sequence_id": 8}, {"sequence_id": "7"}, {"sequence_id": "a name"},
+                 {"sequence_id": 7, "sequence_start": True}, {"sequence_id": 7, "sequence_end": True}, {}]
+    nothing = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
+    with Connection(server) as c:
+        for _ in range(2):
+            for sequence in sequences:
+                for _ in range(2):
+                    document, data = asked(c, binary("whole", parameters=sequence))
+                    assert (document["parameters"], data) == ({**nothing, **sequence}, DATA)
+            document, data = asked(c, binary("a"))
+            assert (document["model_name"], data, "parameters" in document) == ("a", DATA, False)
+
+
 def test_names_too_long_to_be_remembered_are_parsed(server, models):
     long = "m" * 60
     repository.write_identity(models, long, ANY)

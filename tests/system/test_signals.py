@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -190,6 +191,27 @@ def test_sighup_without_a_terminal_reopens_the_log_file(one, tmp_path):
         assert server.wait() == 0
     assert "Started HTTPService" in old.read_text() and "All models are stopped" not in old.read_text()
     assert "All models are stopped" in path.read_text()
+
+
+def test_logrotate_rotates_the_log(one, tmp_path):
+    """With the configuration of the page: the lines from before are in the rotated file, later ones in a new one."""
+    path = tmp_path / "server.log"
+    server = Server(one, flags=[f"--log-file={path}"])
+    server.log = lambda: "".join(file.read_text() for file in (tmp_path / "server.log.1", path) if file.exists())
+    page = (pathlib.Path(__file__).parents[2] / "docs/start-and-stop.md").read_text()
+    with start_in_session(server):
+        config = page.split("```logrotate\n")[1].split("```")[0]
+        for theirs, ours in (("/var/log/conch/server.log", str(path)), ("$(pidof -s conch)", str(server.process.pid))):
+            assert theirs in config
+            config = config.replace(theirs, ours)
+        (tmp_path / "conf").write_text(config.replace("delaycompress", "delaycompress\n    su root root\n    nodateext"))
+        (tmp_path / "conf").chmod(0o644)
+        rotate = ["/usr/sbin/logrotate", "--force", "--state", tmp_path / "state", tmp_path / "conf"]
+        done = subprocess.run(rotate, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        server.wait_log("Signal (1) received: the log file has been opened anew.")
+        assert "opened anew" in path.read_text()
+        assert "Started HTTPService" in (tmp_path / "server.log.1").read_text()
 
 
 def test_sighup_without_terminal_and_log_file_changes_nothing(one):

@@ -133,7 +133,7 @@ def test_a_name_is_served_at_all_its_addresses(models):
 
 
 GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
-AGENTS = 'model_repository_agents { agents { name: "a" } }'
+SHAPE = 'input { name: "S" data_type: TYPE_INT32 dims: [ 1 ] is_shape_tensor: true }'
 
 # config.pbtxt -> words of the one line with the fault
 CONFIGS = {
@@ -162,7 +162,7 @@ def test_a_wrong_configuration_ends_the_start(models, case):
 @pytest.mark.parametrize(
     "field, text",
     [
-        ("agents", AGENTS),
+        ("is_shape_tensor", SHAPE),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):
@@ -175,7 +175,7 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
 @OURS
 def test_configuration_errors_are_as_the_documentation_shows(models):
     page = (ROOT / "docs/model-repository.md").read_text()
-    for line, word in ((AGENTS, "agents"), ("colour: 1", "colour")):
+    for line, word in ((SHAPE, "is_shape_tensor"), ("colour: 1", "colour")):
         shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
         folder = models / word.strip("'")
         repository.write_model(folder, "m", GOOD + line + "\n")

@@ -91,5 +91,5 @@ def test_the_backends_of_the_page_answer(which, folder, monkeypatch):
 @pytest.mark.parametrize("language", SOURCES)
 def test_the_page_quotes_its_file(language):
     source = f"examples/backends/scale/{SOURCES[language]}"
-    assert f'--8<-- "{source}"' in PAGE.read_text()
+    assert f'<!-- listing: {source} -->' in PAGE.read_text()
     assert len((servers.ROOT / source).read_text().splitlines()) < 140

@@ -5,6 +5,8 @@ import json
 import select
 import socket
 
+from tls_socket import TlsSocket
+
 
 class Response:
     def __init__(self, status, headers, body):
@@ -34,11 +36,13 @@ def is_readable(sock, within_s=0):
 
 
 class Connection:
-    """One TCP connection; bytes behind a response are kept for the next one."""
+    """One TCP connection, with TLS if server.tls is a context; bytes behind a response are kept for the next one."""
 
     def __init__(self, server, timeout_s=60):
         self.socket = socket.create_connection((server.address, server.port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls := getattr(server, "tls", None):
+            self.socket = TlsSocket(self.socket, tls, server.address)
         self.host = f"{server.address}:{server.port}"
         self._buffer = b""
 
@@ -87,8 +91,16 @@ class Connection:
             headers[name.lower()] = value.strip()
         return int(status), headers
 
+    def _chunks(self):
+        while size := int(self._until(b"\r\n"), 16):
+            yield self._exactly(size)
+            assert self._exactly(2) == b"\r\n"
+        assert self._until(b"\r\n") == b"", "trailers"
+
     def response(self):
         status, headers = self.head()
+        if headers.get("transfer-encoding") == "chunked":
+            return Response(status, headers, b"".join(self._chunks()))
         return Response(status, headers, self._exactly(int(headers.get("content-length", 0))))
 
     def taken(self):

@@ -180,12 +180,15 @@ static void unload_by_name(const struct churn *c, struct model *m)
 static struct model *load(const struct churn *c)
 {
     const struct server_options *options = c->server->options;
+    struct scan_place place = {.storage = c->storage, .folder = c->name};
+    struct model_config *config;
     struct scanned_model scanned;
     struct model *m;
 
     if (c->by_name)
         return load_by_name(c);
-    must(scan_model(c->name, c->storage, c->name, NULL, options, true, &scanned), "scan");
+    must(scan_config(c->storage, c->name, NULL, options, &config), "configuration");
+    must(scan_model(c->name, &place, config, options, true, &scanned), "scan");
     struct source *source = source_of_folder(c->storage, c->name);
     must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);

@@ -78,6 +78,10 @@ static void a_wrong_value_is_refused_in_the_references_words(void **unused)
          "Bad option: \"--trace-config\".\ninvalid value for trace mode option: x"},
         {"--trace-config=rat=1",
          "Bad option: \"--trace-config\".\nthere is no such setting of traces: rat=1"},
+        {"--trace-config=opentelemetry,rat=1",
+         "Bad option: \"--trace-config\".\nthere is no such setting of traces: opentelemetry,rat=1"},
+        {"--trace-config=opentelemetry,bsp_max_queue_size=x",
+         "Bad option: \"--trace-config\".\nInvalid option value. Got x"},
         {"--trace-config=triton,log-frequency=x",
          "Bad option: \"--trace-config\".\nInvalid option value. Got x"},
         {"--trace-level=FOO",
@@ -141,9 +145,9 @@ static void each_flag_has_its_bounds(void **unused)
         {"http-max-input-size", {"1", "9223372036854775807"}, {"0", "-1"}},
         {"connection-memory-budget", {"0", "16777216"}, {"1", "16777215", "-1"}},
         {"metrics-interval-ms", {"0", "2147483647"}, {"-0.5", "2147483648", "inf"}},
-        {"log-format", {"default", "ISO8601"}, {"Default", "iso8601", "", "x"}},
+        {"log-format", {"default", "ISO8601", "json"}, {"Default", "iso8601", "", "x"}},
         {"model-control-mode", {"none", "poll", "EXPLICIT"}, {"polls", "", "non"}},
-        {"rate-limit", {"off", "OFF"}, {"on", ""}},
+        {"rate-limit", {"off", "OFF", "execution_count"}, {"on", ""}},
         {"trace-level", {"off", "false", "OFF"}, {"none", ""}},
         {"model-config-name", {"x", "a/b"}, {""}},
         {"backend-config", {"a=b", "a,b=c", "a,b=c,d=e"}, {"a", "=b", "a=", ",a=b", "a,=b", "a,b"}},
@@ -172,14 +176,22 @@ static void each_flag_has_its_bounds(void **unused)
     }
 }
 
+static void settings_of_a_collector_are_found(void **unused)
+{
+    (void)unused;
+    assert_string_equal(trace_config_exporter("opentelemetry,url=x=y"), "url=x=y");
+    assert_string_equal(trace_config_exporter("OpenTelemetry,resource=a=b"), "resource=a=b");
+    assert_null(trace_config_exporter("mode=opentelemetry"));
+    assert_null(trace_config_exporter("triton,file=opentelemetry"));
+    assert_null(trace_config_exporter("no setting"));
+    assert_true(trace_mode_is_opentelemetry("OpenTelemetry"));
+    assert_false(trace_mode_is_opentelemetry("triton"));
+}
+
 /* Of a setting that is not implemented, only the value that asks for the feature is refused. */
 static void a_value_that_asks_for_a_missing_feature_is_refused(void **unused)
 {
     (void)unused;
-    assert_true(trace_config_asks("mode=opentelemetry") && trace_config_asks("mode=OpenTelemetry"));
-    assert_true(trace_config_asks("opentelemetry,url=x") && trace_config_asks("no setting"));
-    assert_false(trace_config_asks("level=TENSORS") || trace_config_asks("mode=triton"));
-    assert_false(trace_config_asks("rate=5") || trace_config_asks("triton,file=mode=x"));
     assert_true(metrics_config_asks("summary_latencies=true"));
     assert_false(metrics_config_asks("summary_latencies=false"));
     assert_false(metrics_config_asks("summary_latencies=x") ||
@@ -254,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_wrong_value_is_refused_in_the_references_words, clear_environment),
         cmocka_unit_test_setup(each_flag_has_its_bounds, clear_environment),
+        cmocka_unit_test_setup(settings_of_a_collector_are_found, clear_environment),
         cmocka_unit_test_setup(a_value_that_asks_for_a_missing_feature_is_refused,
                                clear_environment),
         cmocka_unit_test_setup(flags_that_do_not_go_together_are_refused, clear_environment),

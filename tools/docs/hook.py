@@ -6,8 +6,11 @@ anywhere; so do the files of ROOT_PAGES, under "The project". A link to one of t
 repository (`../../src/core/README.md`), which the forge follows, and becomes a link to the page. In these files a link
 to a file without a page, such as a source, becomes its text. A link to a missing file stays as it is, and mkdocs
 reports it.
+
+Each cell of a table gets its column's name, which stylesheets/site.css shows where the screen is too narrow for columns.
 """
 
+import html
 import os
 import pathlib
 import posixpath
@@ -17,15 +20,15 @@ from mkdocs.structure.files import File
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changes.md"}
-# Neither generated files nor existing pages; examples/models is data, where a README only keeps a folder.
-SKIPPED = {".git", ".deps", "build", "site", "docs", "examples/models"}
+# Neither generated files nor existing pages; models of examples/ are data, where a README only keeps a folder.
+SKIPPED = {"build", "site", "docs", "examples/models", "examples/python/models"}
 LINK = re.compile(r"\[(?P<text>(?:[^\[\]\n]|\n(?!\n)|\[[^\[\]\n]*\])*)\]\((?P<target>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
 
 
 def folders_with_readme():
     for folder, inner, files in os.walk(TOP):
         here = pathlib.Path(folder).relative_to(TOP).as_posix()
-        inner[:] = sorted(name for name in inner if posixpath.normpath(f"{here}/{name}") not in SKIPPED)
+        inner[:] = sorted(name for name in inner if name[0] != "." and posixpath.normpath(f"{here}/{name}") not in SKIPPED)
         if here != "." and "README.md" in files:
             yield here
 
@@ -69,3 +72,19 @@ def on_page_markdown(markdown, page, **_):
         return match["text"] if here in PATHS and (TOP / path).exists() else match[0]
 
     return LINK.sub(rewritten, markdown)
+
+
+def with_labels(table):
+    """The table, with data-label in each cell of its rows. A cell without text is left empty."""
+    head, _, body = table.partition("</thead>")
+    labels = [html.escape(html.unescape(re.sub("<[^>]+>", "", cell)).strip(), quote=True) for cell in re.findall("<th[^>]*>(.*?)</th>", head, re.DOTALL)]
+
+    def labelled(row):
+        names = iter(labels)
+        return re.sub("<td(?=[ >])", lambda _: f'<td data-label="{name}"' if (name := next(names, "")) else "<td", row[0])
+
+    return head + "</thead>" + re.sub("<tr>.*?</tr>", labelled, body, flags=re.DOTALL)
+
+
+def on_page_content(content, **_):
+    return re.sub("<table>.*?</table>", lambda table: with_labels(table[0]), content, flags=re.DOTALL)

@@ -75,7 +75,8 @@ TRITONCACHE_CacheEntryGetBuffer(TRITONCACHE_CacheEntry *entry, size_t index, voi
 
 /*
  * TRITONCACHE_CacheEntrySetBuffer - another buffer in the place of one of them.
- * @new_base, @buffer_attributes  as of CacheEntryAddBuffer
+ * @new_base           the cache's
+ * @buffer_attributes  its size and place, copied; NULL: those of the buffer before
  * Errors: INVALID_ARG  no such index
  */
 TRITONCACHE_DECLSPEC TRITONSERVER_Error *

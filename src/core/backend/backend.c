@@ -183,6 +183,11 @@ static struct status *not_found(const struct search *s, const char *name, size_t
     AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
     for (size_t i = 0; i < n_places; i++)
         buf_addf(&searched, "'%s' ", s->search_folders[i]);
+    if (strcmp(s->pb->backend, "python") == 0)
+        buf_addf(&searched,
+                 "; install Conch's backend for Python, or put the files of Triton's own "
+                 "(/opt/tritonserver/backends/python) into '%s'",
+                 s->search_folders[ALL - 1]);
     if (!*s->pb->runtime && n_places < ALL)
         return status_new(STATUS_INVALID_ARG,
                           "unable to find backend library for backend '%s', try specifying runtime "

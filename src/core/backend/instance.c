@@ -117,7 +117,7 @@ NODISCARD static struct status *initialize_instance(struct instance *in)
 static struct instance_stats *new_counters(struct model *m)
 {
     MEM_CHARGE(m->owner, MEM_CONFIG);
-    return instance_stats_add(&m->statistics);
+    return instance_stats_add(&m->statistics, m->metrics.has_histograms);
 }
 
 struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group, int index,
@@ -236,6 +236,17 @@ static void end_call(struct instance *in)
         in->watcher->ops->on_returned(in);
 }
 
+/* The call has returned, or the execution that has left is over. */
+static void end_execution(struct instance *in, struct request **batch, uint32_t n,
+                          uint64_t start_ns)
+{
+    for (uint32_t i = 0; i < n; i++)
+        watch_if_kept(in, batch[i], start_ns);
+    end_call(in);
+    for (uint32_t i = 0; i < n; i++)
+        request_unref(batch[i]);
+}
+
 /* ---- Execution ------------------------------------------------------------------------------ */
 
 /* The backend has returned an error, and may have released the request all the same. */
@@ -308,7 +319,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
             *ret_bytes += batch[i]->maker.inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->life.taken_by, in, memory_order_relaxed);
         atomic_store_explicit(&batch[i]->life.stage, REQUEST_EXECUTING, memory_order_release);
-        trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);
+        trace_execution(batch, i, n);
     }
 
     mutex_assert_none_held();
@@ -316,24 +327,41 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     const struct instance *outer = executing;
     executing = in;
     reported_end_ns = 0;
+    in->leave.has_left = false;
     struct status *error = in->model->backend->fns.instance_execute(in, given, n);
     uint64_t took_ns = measure_call_ns(in, start_ns);
     executing = outer;
     reported_end_ns = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
-        if (UNLIKELY(error != NULL))
-            fail_request(in, batch[i], error, start_ns);
-        watch_if_kept(in, batch[i], start_ns);
-    }
-    end_call(in);
-    for (uint32_t i = 0; i < n; i++)
-        request_unref(batch[i]);
+    if (UNLIKELY(in->leave.has_left) && !error)
+        return took_ns;
+    in->leave.has_left = false; /* what has failed is over */
+    for (uint32_t i = 0; UNLIKELY(error != NULL) && i < n; i++)
+        fail_request(in, batch[i], error, start_ns);
+    end_execution(in, batch, n, start_ns);
     if (UNLIKELY(error != NULL))
         log_verbose(1, "model '%s', instance '%s': execution failed: %s", in->model->name, in->name,
                     status_message(error));
     status_free(error);
     return took_ns;
+}
+
+enum finish instance_finish(struct instance *in, bool may_wait, uint64_t start_ns,
+                            uint64_t *ret_took_ns)
+{
+    uint32_t n = atomic_load_explicit(&in->n_executing, memory_order_relaxed);
+    uint64_t began_ns = atomic_load_explicit(&in->since_ns, memory_order_relaxed);
+    const struct instance *outer = executing;
+    mutex_assert_none_held();
+    executing = in;
+    reported_end_ns = 0;
+    enum finish how = (enum finish)in->leave.finish(in, may_wait);
+    *ret_took_ns = measure_call_ns(in, start_ns);
+    executing = outer;
+    reported_end_ns = 0;
+    if (how == FINISH_OVER)
+        end_execution(in, in->batch, n, began_ns);
+    return how;
 }
 
 /* ---- Reports of backends --------------------------------------------------------------------- */
@@ -365,6 +393,7 @@ static void count_here(struct instance_stats *s, struct request_ns ns, uint32_t 
     executor_add(s, EXECUTOR_OUTPUT_NS, ns.compute.output);
     executor_add(s, EXECUTOR_INFERENCES, n_inferences);
     executor_counts_end(s);
+    request_times_add(s->times, &ns);
 }
 
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,

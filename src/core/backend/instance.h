@@ -19,6 +19,9 @@
 struct home;
 struct instance;
 struct instance_slots;
+struct leave_ops;
+struct left;
+struct limit;
 struct model;
 struct cpu_binding;
 struct request;
@@ -74,6 +77,23 @@ struct loan {
     unsigned int n_quiet; /* … and how often in a row, with no other work in between */
 };
 
+/* What the backend's finish function says. */
+enum finish { FINISH_OVER, FINISH_LATER, FINISH_ON_THREAD };
+/* Returns an enum finish. may_wait: the thread waits for the answer, so that the execution is over
+ * when this returns */
+typedef int finish_fn(struct instance *in, bool may_wait);
+
+/* Executions that leave (core/backend/leave.h). */
+struct leave_part {
+    finish_fn *finish;           /* constant once initialised; NULL: none leaves */
+    const struct leave_ops *ops; /* constant from the first request on */
+    /* The runner's. */
+    int descriptor;
+    struct left *left; /* the watch of the descriptor; NULL: none so far */
+    bool has_left;     /* the execution that it runs has left */
+    bool is_due;       /* under scheduler.mu: the worker finishes the execution */
+};
+
 struct instance {
     /* Constant once initialised. */
     struct model *model;
@@ -90,6 +110,7 @@ struct instance {
     struct call_watcher *watcher;          /* constant from the first request on; NULL in warm-up */
     struct instance_slots *instance_slots; /* a sequence batcher's: its slots of the instance */
     struct instance_stats *stats;
+    struct limit *limit; /* the rate limiter's; NULL: it executes whenever it is idle */
 
     /* The backend's. */
     void *state;
@@ -111,6 +132,7 @@ struct instance {
     struct request **batch;          /* the runner's: 2 * batch_capacity; NULL before the first */
     struct request *batch_of_one[2]; /* what `batch` points to if batch_capacity is 1 */
 
+    struct leave_part leave;
     long n_preempted; /* the runner's; see learn_on_worker() */
     bool ends_soon;   /* its worker's: the model is short; see core/sched/afterwards.h */
 
@@ -155,7 +177,8 @@ void instance_free(struct instance *in);
 
 /*
  * instance_execute - gives the batch to the backend. When this returns, every request has been
- * answered and released, or the backend still has it.
+ * answered and released, or the backend still has it. If the execution has left
+ * (in->leave.has_left), it is still under way, until instance_finish() says that it is over.
  *
  * Thread: the instance's runner. No lock is held.
  * @batch      n requests that are queued, and behind them room for as many: the backend's own array
@@ -165,6 +188,15 @@ void instance_free(struct instance *in);
  */
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes);
+
+/*
+ * instance_finish - has the backend finish the execution that has left (core/backend/leave.h).
+ *
+ * Thread: the instance's runner. No lock is held.
+ * @start_ns, @ret_took_ns  now, and how long it took
+ */
+enum finish instance_finish(struct instance *in, bool may_wait, uint64_t start_ns,
+                            uint64_t *ret_took_ns);
 
 /*
  * instance_executes_here - is this thread in a call of the backend for this instance, with no call

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A question counts as a request and has a reference, so that the instances are not finalised while
- * they are asked. `is_asking` becomes true in start_question(), and false when the answer is there:
- * then the job is free for the next question.
+ * they are asked. A model that is dropped before it has served waits for its question in
+ * readiness_end().
+ *
+ *     NOT_ASKING ── start_question() ──► ASKING ── another one is wanted ──► ASKING_AGAIN
+ *         ▲                               │  ▲                                   │
+ *         └─────── the answer is there ───┘  └──── … and the next one begins ◄───┘
+ *
+ * One thread at a time asks a model. A question that is wanted while one is in progress is asked
+ * after it, since the instances that have answered already may answer otherwise by now.
  */
 #include "core/backend/readiness.h"
 
@@ -13,57 +20,124 @@
 #include "core/model/model.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
+#include "core/threads/changes.h"
 #include "core/threads/helpers.h"
 
 enum { READINESS_WATCH_LEVEL = 310 };
 enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
+enum { NOT_ASKING, ASKING, ASKING_AGAIN };
 
 #define FIRST_WAIT_NS NS_PER_S
 #define AGAIN_NS      NS_PER_S        /* while clients want the answer, … */
 #define WANTED_NS     (30 * NS_PER_S) /* … which lasts this long after the last client has asked */
 #define AT_MOST_NS    (20 * NS_PER_MS) /* the least time between questions for loops */
 
-/* Asks each instance; the answer of the first one that is not ready is logged. */
-static bool ask_instances(struct model *m)
+static void log_change(const struct model *m, int before, const struct status *st)
 {
+    if (st && before != READINESS_NO)
+        log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
+                 status_message(st));
+    else if (!st && before == READINESS_NO)
+        log_info("Model '%s' version %s is ready again", m->name, m->version_text);
+}
+
+/* seq_cst: a thread that waits counts itself, and then looks; this one has stored what it looks
+ * for. */
+static void notify_waiting(struct readiness *rd, struct helpers *askers)
+{
+    if (atomic_load(&rd->n_waiting) > 0)
+        helpers_notify(askers);
+}
+
+/* Asks each instance; the answer of the first one that is not ready counts. */
+static void ask_instances(struct model *m)
+{
+    struct readiness *rd = &m->readiness;
     struct status *st = NULL;
+    unsigned int number = atomic_fetch_add(&rd->n_begun, 1) + 1;
     for (uint32_t i = 0; i < m->n_instances && !st; i++)
         st = m->backend->fns.instance_ready(m->instances[i]);
     int answer = st ? READINESS_NO : READINESS_YES;
-    int before = atomic_exchange(&m->readiness.answer, answer);
-    if (before != answer && st)
-        log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
-                 status_message(st));
-    if (before == READINESS_UNKNOWN)
-        helpers_notify(&m->backend->askers);
+    int before = atomic_exchange(&rd->answer, answer);
+    log_change(m, before, st);
+    atomic_store(&rd->n_answered, number);
+    if (before != answer)
+        changes_announce(m->services->changes);
     status_free(st);
-    return answer == READINESS_YES;
+}
+
+/* After the change to NOT_ASKING a model that has never served may be taken down; its struct lives
+ * as long as the reference, and the backend as long as this thread. */
+static void end_question(struct model *m, struct helpers *askers)
+{
+    notify_waiting(&m->readiness, askers);
+    model_request_ended(m);
+    model_unref(m);
+}
+
+/* The answer is there. Returns whether another question was wanted meanwhile, which is asked unless
+ * the model is being stopped: then its threads that wait see that nobody asks. */
+static bool must_ask_again(struct model *m)
+{
+    int asking = ASKING;
+    if (LIKELY(atomic_compare_exchange_strong(&m->readiness.asking, &asking, NOT_ASKING)))
+        return false;
+    if (!atomic_load(&m->stopping))
+        return true;
+    atomic_store(&m->readiness.asking, NOT_ASKING);
+    return false;
 }
 
 static void run_question_job(struct control_job *job)
 {
     struct model *m = CONTAINER_OF(job, struct model, readiness.job);
-    ask_instances(m);
-    atomic_store(&m->readiness.is_asking, false);
-    model_request_ended(m);
-    model_unref(m);
+    struct readiness *rd = &m->readiness;
+    struct helpers *askers = &m->backend->askers;
+    do {
+        atomic_store(&rd->asking, ASKING); /* what was wanted until now is answered by this one */
+        ask_instances(m);
+        notify_waiting(rd, askers);
+    } while (must_ask_again(m));
+    end_question(m, askers);
 }
 
-/* Starts a question, unless one is in progress. The caller has a reference. */
-static void start_question(struct model *m)
+/* Notes that a question is wanted; returns whether the caller begins it. @again  also after the one
+ * in progress */
+static bool want_question(struct readiness *rd, bool again)
+{
+    int asking = NOT_ASKING;
+    while (!atomic_compare_exchange_weak(&rd->asking, &asking,
+                                         asking == NOT_ASKING ? ASKING : ASKING_AGAIN)) {
+        if (asking == ASKING_AGAIN || (asking == ASKING && !again))
+            return false;
+    }
+    return asking == NOT_ASKING;
+}
+
+/* Starts a question, unless the model is being stopped. The caller has a reference. */
+static void start_question(struct model *m, bool again)
 {
     struct readiness *rd = &m->readiness;
     model_request_begun(m);
-    if (atomic_load(&m->stopping) || atomic_exchange(&rd->is_asking, true)) {
+    if (atomic_load(&m->stopping) || !want_question(rd, again)) {
         model_request_ended(m);
         return;
     }
+    /* A model that has served keeps its backend until the requests that began before the stop have
+     * ended, and this counts as one. */
+    struct helpers *askers = &m->backend->askers;
     model_ref(m);
+    /* seq_cst: readiness_end() comes after the change of `stopping`, and waits for ours. */
+    if (atomic_load(&m->stopping)) {
+        atomic_store(&rd->asking, NOT_ASKING);
+        end_question(m, askers);
+        return;
+    }
     atomic_store(&rd->asked_ns, clock_now_ns(m->clock));
     rd->job.run = run_question_job;
-    struct control *askers = helpers_control(&m->backend->askers);
-    if (LIKELY(askers != NULL)) {
-        control_post(askers, &rd->job);
+    struct control *control = helpers_control(askers);
+    if (LIKELY(control != NULL)) {
+        control_post(control, &rd->job);
         return;
     }
     backend_stays(m->backend); /* this thread still runs in the backend */
@@ -76,7 +150,7 @@ bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
 {
     if (now_ns >= atomic_load(&m->readiness.wanted_until_ns))
         return false;
-    start_question(m);
+    start_question(m, false);
     return true;
 }
 
@@ -158,10 +232,34 @@ void readiness_watch_done(struct readiness_watch *w)
 
 /* ---- Questions for clients ------------------------------------------------------------------- */
 
-static bool has_answer(void *arg)
+struct awaited {
+    struct readiness *rd;
+    unsigned int number; /* of the question */
+};
+
+static bool is_question_answered(const struct awaited *a)
 {
-    const struct model *m = arg;
-    return atomic_load(&m->readiness.answer) != READINESS_UNKNOWN;
+    return (int)(atomic_load(&a->rd->n_answered) - a->number) >= 0;
+}
+
+/* … or will not be, since the model is being stopped. */
+static bool is_settled(void *arg)
+{
+    const struct awaited *a = arg;
+    return atomic_load(&a->rd->asking) == NOT_ASKING || is_question_answered(a);
+}
+
+/* Starts a question, and waits for its answer. The caller has a reference, and counts as a
+ * request. */
+static bool ask_and_wait(struct model *m, uint64_t until_ns)
+{
+    struct readiness *rd = &m->readiness;
+    struct awaited a = {.rd = rd, .number = atomic_load(&rd->n_begun) + 1};
+    atomic_fetch_add(&rd->n_waiting, 1);
+    start_question(m, true);
+    helpers_wait(&m->backend->askers, is_settled, &a, m->clock, until_ns);
+    atomic_fetch_sub(&rd->n_waiting, 1);
+    return is_question_answered(&a) && atomic_load(&rd->answer) == READINESS_YES;
 }
 
 bool readiness_is_asked(const struct model *m)
@@ -174,9 +272,35 @@ void readiness_begin(struct model *m)
     if (!readiness_is_asked(m))
         return;
     begin_watch(m->services->readiness_watch);
-    start_question(m);
-    helpers_wait(&m->backend->askers, has_answer, m, m->clock,
-                 clock_now_ns(m->clock) + FIRST_WAIT_NS);
+    atomic_store(&m->readiness.is_open, true);
+    ask_and_wait(m, clock_now_ns(m->clock) + FIRST_WAIT_NS);
+}
+
+static bool is_not_asking(void *arg)
+{
+    struct readiness *rd = arg;
+    return atomic_load(&rd->asking) == NOT_ASKING;
+}
+
+void readiness_end(struct model *m)
+{
+    struct readiness *rd = &m->readiness;
+    if (!readiness_is_asked(m))
+        return;
+    atomic_fetch_add(&rd->n_waiting, 1);
+    helpers_wait(&m->backend->askers, is_not_asking, rd, m->clock, UINT64_MAX);
+    atomic_fetch_sub(&rd->n_waiting, 1);
+}
+
+void readiness_changed(struct model *m)
+{
+    /* Without a thread that may ask, the next client has the question asked. This thread must not
+     * ask: it is the backend's, and may hold locks that the answer needs. */
+    if (!readiness_is_asked(m) || !atomic_load(&m->readiness.is_open) ||
+        !helpers_control(&m->backend->askers) || !model_ref_unless_alone(m))
+        return;
+    start_question(m, true);
+    model_unref(m);
 }
 
 /* Counts the question as a request, so that the backend stays; false: the model is being
@@ -201,7 +325,7 @@ bool readiness_known(struct model *m)
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
         ready = atomic_load(&rd->answer) == READINESS_YES;
         if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {
-            start_question(m);
+            start_question(m, false);
             keep_watching(m->services->readiness_watch);
         }
     }
@@ -209,24 +333,11 @@ bool readiness_known(struct model *m)
     return ready;
 }
 
-struct question {
-    struct model *m;
-    bool ready;
-};
-
-static void ask_now(void *arg)
-{
-    struct question *q = arg;
-    q->ready = ask_instances(q->m);
-}
-
 bool readiness_ask(struct model *m)
 {
     if (!hold_backend(m))
         return false;
-    struct question q = {.m = m, .ready = true};
-    if (readiness_is_asked(m) && !backend_call("readiness", ask_now, &q))
-        backend_stays(m->backend);
+    bool ready = !readiness_is_asked(m) || ask_and_wait(m, UINT64_MAX);
     model_request_ended(m);
-    return q.ready;
+    return ready;
 }

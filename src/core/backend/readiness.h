@@ -2,9 +2,9 @@
 /*
  * Readiness: can a model's backend serve now (TRITONBACKEND_ModelInstanceReady)? The core keeps the
  * backend's last answer, for threads that must not wait for a backend. It asks when the model has
- * been loaded, when a client wants to know, and then once a second for half a minute; never twice
- * at a time. A backend without that function is never asked and always ready;
- * neither is a model without a backend, an ensemble.
+ * been loaded, when the backend says that its answer has changed, when a client wants to know, and
+ * then once a second for half a minute; never twice at a time. A backend without that function is
+ * never asked and always ready; neither is a model without a backend, an ensemble.
  *
  * Threads of the backend ask (`backend.askers`); they are joined before its library is unloaded.
  * A model that does not answer blocks one of them, and delays no model of another backend.
@@ -58,6 +58,22 @@ bool readiness_is_asked(const struct model *m);
  */
 void readiness_begin(struct model *m);
 
+/*
+ * readiness_end - waits until no question is in progress; none begins any more. For a model that
+ * is stopped, though no thread waits until it is drained: it has never served. Without effect on a
+ * model whose backend is not asked. Thread: control, before the instances are finalised.
+ */
+void readiness_end(struct model *m);
+
+/*
+ * readiness_changed - has the backend asked now, and once more if a question is in progress: the
+ * backend says that its answer is another one (conch_model_instance_readiness_changed()).
+ *
+ * Thread: any, also one of the backend with locks of its own, between the initialisation and the
+ * finalisation of an instance.
+ */
+void readiness_changed(struct model *m);
+
 /* readiness_ask_if_wanted - starts a question, if somebody has lately wanted to know; returns
  * whether that is so. Thread: any that has a reference to the model, without locks. */
 bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns);
@@ -66,8 +82,8 @@ bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns);
  * without locks; does not wait. */
 bool readiness_known(struct model *m);
 
-/* readiness_ask - asks now, and returns the answer. Thread: any that may wait for the backend,
- * without locks. */
+/* readiness_ask - asks now, after the question in progress, and returns the answer. Thread: any
+ * that has a reference to the model and may wait for the backend, without locks. */
 bool readiness_ask(struct model *m);
 
 #endif

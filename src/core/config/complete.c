@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/pbmsg.h"
 #include "base/status.h"
 #include "core/config/config.h"
@@ -22,18 +23,7 @@ NODISCARD static struct status *set_text(struct model_config *c, char **field, c
     return NULL;
 }
 
-/* A kind of model that its platform, its backend or its file identifies. */
-struct artifact {
-    const char *backend;
-    const char *platform; /* NULL: the backend has none */
-    const char *file;
-    enum { EITHER, FILE_ONLY, FOLDER_ONLY } form;
-    bool needs_platform;    /* the backend's name alone does not determine the file */
-    const char *not_beside; /* another file that is preferred to this one */
-};
-
-/* In the order of the search. */
-static const struct artifact artifacts[] = {
+const struct config_artifact config_artifacts[] = {
     {"tensorflow", "tensorflow_graphdef", "model.graphdef", FILE_ONLY, true, NULL},
     {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FOLDER_ONLY, true, NULL},
     {"tensorrt", "tensorrt_plan", "model.plan", FILE_ONLY, false, NULL},
@@ -42,6 +32,7 @@ static const struct artifact artifacts[] = {
     {"pytorch", "torch_aoti", "model.pt2", FILE_ONLY, true, "model.pt"},
     {"pytorch", "pytorch_libtorch", "model.pt", FILE_ONLY, false, NULL},
     {"python", NULL, "model.py", EITHER, false, NULL},
+    {.file = NULL},
 };
 
 static bool has_entry(const struct config_facts *facts, const char *file, bool as_folder)
@@ -55,7 +46,7 @@ static bool has_entry(const struct config_facts *facts, const char *file, bool a
     return false;
 }
 
-static bool has_file(const struct config_facts *facts, const struct artifact *a)
+static bool has_file(const struct config_facts *facts, const struct config_artifact *a)
 {
     if (a->not_beside && has_entry(facts, a->not_beside, false))
         return false;
@@ -63,7 +54,7 @@ static bool has_file(const struct config_facts *facts, const struct artifact *a)
            (a->form != FILE_ONLY && has_entry(facts, a->file, true));
 }
 
-static bool is_platform(const struct artifact *a, const char *platform)
+static bool is_platform(const struct config_artifact *a, const char *platform)
 {
     if (a->platform && strcmp(platform, a->platform) == 0)
         return true;
@@ -72,7 +63,7 @@ static bool is_platform(const struct artifact *a, const char *platform)
 }
 
 /* Is the configured model of this kind, as far as the configuration shows? */
-static bool is_model_of_artifact(const struct artifact *a, const Inference__ModelConfig *pb,
+static bool is_model_of_artifact(const struct config_artifact *a, const Inference__ModelConfig *pb,
                                  const struct config_facts *facts)
 {
     bool named = strcmp(pb->backend, a->backend) == 0;
@@ -89,7 +80,8 @@ static bool is_model_of_artifact(const struct artifact *a, const Inference__Mode
     return !*pb->platform && has_file(facts, a);
 }
 
-NODISCARD static struct status *fill_from_artifact(struct model_config *c, const struct artifact *a)
+NODISCARD static struct status *fill_from_artifact(struct model_config *c,
+                                                   const struct config_artifact *a)
 {
     Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
@@ -99,6 +91,29 @@ NODISCARD static struct status *fill_from_artifact(struct model_config *c, const
         st = set_text(c, &pb->platform, a->platform);
     if (!st && !*pb->default_model_filename)
         st = set_text(c, &pb->default_model_filename, a->file);
+    return st;
+}
+
+NODISCARD static struct status *refuse_without_backend(const struct model_config *c,
+                                                       const struct config_facts *facts)
+{
+    char *advice = config_advise_wrong_file(facts), *files = NULL;
+    if (!advice)
+        files = model_config_advise_files(facts, true);
+    if (files)
+        advice = mem_printf("%s, or give its 'backend'", files);
+    struct status *st =
+        config_fail(c,
+                    config_is_ensemble(c->pb)
+                        ? advised(at_field(c->pb, "ensemble_scheduling"),
+                                  "an ensemble has platform: \"ensemble\"")
+                        : advised(at_message(NULL), advice ? advice : "give its 'backend'"),
+                    "Invalid model name: Could not determine backend for model '%s' with no "
+                    "backend in model configuration. Expected model name of the form "
+                    "'model.<backend_name>'.",
+                    facts->model_name);
+    mem_free(files);
+    mem_free(advice);
     return st;
 }
 
@@ -112,15 +127,7 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
 
     const char *dot = strchr(facts->model_name, '.');
     if (!dot)
-        return config_fail(c,
-                           config_is_ensemble(pb)
-                               ? advised(at_field(pb, "ensemble_scheduling"),
-                                         "an ensemble has platform: \"ensemble\"")
-                               : advised(at_message(NULL), "give its 'backend'"),
-                           "Invalid model name: Could not determine backend for model '%s' with no "
-                           "backend in model configuration. Expected model name of the form "
-                           "'model.<backend_name>'.",
-                           facts->model_name);
+        return refuse_without_backend(c, facts);
     struct status *st = set_text(c, &pb->backend, dot + 1);
     if (st)
         return st;
@@ -132,8 +139,8 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
 NODISCARD static struct status *fill_file(struct model_config *c)
 {
     Inference__ModelConfig *pb = c->pb;
-    for (size_t i = 0; i < ARRAY_SIZE(artifacts) && !*pb->default_model_filename; i++) {
-        const struct artifact *a = &artifacts[i];
+    for (const struct config_artifact *a = config_artifacts;
+         a->file && !*pb->default_model_filename; a++) {
         if (strcmp(a->backend, "tensorflow") == 0 && strcmp(pb->platform, a->platform) == 0)
             return set_text(c, &pb->default_model_filename, a->file);
     }
@@ -149,9 +156,9 @@ struct status *config_fill_backend(struct model_config *c, const struct config_f
         st = fill_file(c);
     if (st)
         return st;
-    for (size_t i = 0; i < ARRAY_SIZE(artifacts); i++) {
-        if (is_model_of_artifact(&artifacts[i], pb, facts))
-            return fill_from_artifact(c, &artifacts[i]);
+    for (const struct config_artifact *a = config_artifacts; a->file; a++) {
+        if (is_model_of_artifact(a, pb, facts))
+            return fill_from_artifact(c, a);
     }
     return fill_custom(c, facts);
 }

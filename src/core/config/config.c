@@ -273,13 +273,15 @@ struct status *config_add_position(const struct model_config *c, struct config_p
         report_fault(c, position, st);
         return NULL;
     }
-    if (!c->file || c->listener)
+    if ((!c->file && !position.advice) || c->listener)
         return st;
     const struct pb_position *at = find_text_position(c, position);
     const char *colon = position.advice ? ": " : "",
                *advice = position.advice ? position.advice : "";
     struct status *whole;
-    if (at)
+    if (!c->file)
+        whole = status_new(status_code(st), "%s (%s)", status_message(st), advice);
+    else if (at)
         whole = status_new(status_code(st), "%s (%s:%" PRIu32 ":%" PRIu32 ")%s%s",
                            status_message(st), c->file, at->line, at->column, colon, advice);
     else
@@ -343,6 +345,13 @@ const Inference__ModelSequenceBatching *model_config_sequences(const struct mode
     bool has = c->pb->scheduling_choice_case ==
                INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
     return has ? c->pb->sequence_batching : NULL;
+}
+
+bool model_config_joins_requests(const struct model_config *c)
+{
+    return c->pb->scheduling_choice_case ==
+               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING ||
+           model_config_sequences(c);
 }
 
 bool model_config_decoupled(const struct model_config *c)

@@ -58,7 +58,9 @@ struct model_config {
     struct pb_positions positions;    /* where fields stand in the text; empty without a text */
     char *file;                       /* how errors name the text; NULL without */
     bool provided;                    /* a file, a request or the backend gave a configuration */
-    bool from_backend;                /* the backend has completed it */
+    bool from_backend;                /* the backend has completed it … */
+    bool batch_from_backend;          /* … and has chosen max_batch_size, … */
+    bool batch_written;               /* … which the configuration itself has as 0 */
     struct config_listener *listener; /* NULL: each step returns the first fault; borrowed */
 };
 
@@ -77,6 +79,9 @@ struct config_facts {
      * folder ends in '/'. */
     const char *const *version_files;
     size_t n_version_files;
+    /* The entries of the model's folder in string order, in the same form. */
+    const char *const *folder_files;
+    size_t n_folder_files;
 
     bool auto_complete; /* false under --disable-auto-complete-config */
 
@@ -147,6 +152,22 @@ NODISCARD struct status *model_config_parse_json(const char *json, size_t length
  */
 NODISCARD struct status *model_config_prepare(struct model_config *c,
                                               const struct config_facts *facts);
+
+/*
+ * model_config_advise_files - what is wrong with the place or the name of the model's file, and
+ * what to do about it, when the backend or the version of a model cannot be found. Of use to a
+ * reader who does not know the rules of a repository yet.
+ *
+ * @file_is_missing  the error is about a file, so an empty version folder is its cause
+ * Returns a text that the caller frees with mem_free(); NULL: the files do not say.
+ */
+char *model_config_advise_files(const struct config_facts *facts, bool file_is_missing);
+
+/*
+ * config_advise_loose_file - where a file belongs that lies in the repository itself, outside any
+ * model's folder. To be freed with mem_free(); NULL: it is no model's file.
+ */
+char *config_advise_loose_file(const char *name);
 
 /*
  * model_config_complete_groups - gives every instance group its kind, count, name and GPUs. Not for
@@ -247,6 +268,9 @@ bool model_config_is_ensemble(const struct model_config *c);
 
 /* model_config_sequences - its sequence_batching; NULL: it has another scheduler. Borrowed. */
 const Inference__ModelSequenceBatching *model_config_sequences(const struct model_config *c);
+
+/* model_config_joins_requests - has it a scheduler that makes batches of several requests? */
+bool model_config_joins_requests(const struct model_config *c);
 
 /* model_config_decoupled - may the model send any number of responses per request? */
 bool model_config_decoupled(const struct model_config *c);

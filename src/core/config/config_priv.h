@@ -72,10 +72,25 @@ static inline bool config_is_ensemble(const Inference__ModelConfig *pb)
 /* config_text - the formatted string in the configuration's arena; NULL: no memory. */
 char *config_text(struct model_config *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* A kind of model that its platform, its backend or its file identifies. */
+struct config_artifact {
+    const char *backend;
+    const char *platform; /* NULL: the backend has none */
+    const char *file;
+    enum { EITHER, FILE_ONLY, FOLDER_ONLY } form;
+    bool needs_platform;    /* the backend's name alone does not determine the file */
+    const char *not_beside; /* another file that is preferred to this one */
+};
+
 /* complete.c */
+/* In the order of the search; the last one has no file. */
+extern const struct config_artifact config_artifacts[];
 NODISCARD struct status *config_fill_backend(struct model_config *c,
                                              const struct config_facts *facts);
 NODISCARD struct status *config_normalise(struct model_config *c);
+
+/* config_advise_wrong_file - as model_config_advise_files(), of files that are there. */
+char *config_advise_wrong_file(const struct config_facts *facts);
 
 /* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c, validate_data.c */
 NODISCARD struct status *config_validate_backend(const struct model_config *c);

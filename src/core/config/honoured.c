@@ -56,7 +56,7 @@ const struct config_table config_tables[] = {
         {"batch_input", YES},           /* for the backend */
         {"batch_output", YES},          /* for the backend */
         {"model_repository_agents", LOOK},
-        {"response_cache", TUNES},      /* there is no cache (--cache-config) that it could use */
+        {"response_cache", YES},
         {"runtime", YES},
         {"model_metrics", LOOK}),
     TABLE(model_version_policy,
@@ -91,7 +91,7 @@ const struct config_table config_tables[] = {
         {"gpus", YES},                  /* the rules of model_config_complete_groups() */
         {"kind", YES},                  /* as above */
         {"profile", YES},               /* as above: for TensorRT only */
-        {"rate_limiter", TUNES},        /* the limiter's resources; it is off (--rate-limit) */
+        {"rate_limiter", YES},
         {"passive", YES},
         {"secondary_devices", YES},     /* for the backend */
         {"host_policy", YES}),
@@ -135,7 +135,7 @@ const struct config_table config_tables[] = {
     TABLE(model_transaction_policy,
         {"decoupled", YES}),
     TABLE(model_repository_agents,
-        {"agents", NO}),
+        {"agents", YES}),
     TABLE(model_metrics,
         {"metric_control", YES}),
 };

@@ -67,6 +67,9 @@ struct status *model_config_merge_from_backend(struct model_config *c, const cha
     if (st)
         return st;
     Inference__ModelConfig *pb = c->pb;
+    if (pb->max_batch_size == 0)
+        c->batch_written = model_config_is_given(c, pb, "max_batch_size");
+    c->batch_from_backend |= pb->max_batch_size == 0 && from->max_batch_size > 0;
     pb->max_batch_size = from->max_batch_size;
     pb->n_input = from->n_input;
     pb->input = from->input;

@@ -356,9 +356,14 @@ struct status *config_validate_groups(const struct model_config *c, bool has_gpu
             field = "kind";
             fault = "has unexpected kind";
         }
+        bool no_gpu = g->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && fault;
         if (fault)
-            st = config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
-                             pb->name, fault);
+            st = config_fail(c,
+                             advised(at_field(g, field),
+                                     no_gpu ? "write KIND_CPU, or KIND_AUTO for whichever the "
+                                              "machine has"
+                                            : NULL),
+                             "instance group %s of model %s %s", g->name, pb->name, fault);
         if (!st)
             st = validate_profiles(c, g);
     }

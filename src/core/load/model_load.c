@@ -18,6 +18,7 @@
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
 #include "core/backend/readiness.h"
+#include "core/cache/cache.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
 #include "core/options/server_options.h"
@@ -103,12 +104,27 @@ NODISCARD static struct status *init_metrics(struct model *m)
     const struct model_metrics_facts facts = {
         .name = m->name,
         .version_text = m->version_text,
-        .repository = o->model_namespacing ? m->storage->root : NULL,
+        .repository = o->model_namespacing ? m->repository : NULL,
         .config = m->config->pb,
         .histogram = o->histogram_latencies,
+        .times = o->metrics && o->metrics_histograms,
     };
     MEM_CHARGE(m->owner, MEM_CONFIG);
     return model_metrics_init(&m->metrics, &facts);
+}
+
+/* A backend that does not find a file says no more than that. */
+static struct status *advise_missing(struct status *st, const struct config_facts *facts)
+{
+    if (!st || status_code(st) != STATUS_NOT_FOUND)
+        return st;
+    char *advice = model_config_advise_files(facts, true);
+    if (!advice)
+        return st;
+    struct status *whole = status_new(STATUS_NOT_FOUND, "%s: %s", status_message(st), advice);
+    mem_free(advice);
+    status_free(st);
+    return whole;
 }
 
 /* The model as its backend sees it; the backend may complete the configuration. */
@@ -131,7 +147,7 @@ NODISCARD static struct status *bring_up_in_backend(struct model *m, struct back
     if (st)
         return st;
 
-    return initialize_under_policy(m);
+    return advise_missing(initialize_under_policy(m), facts);
 }
 
 NODISCARD static struct status *bring_up(struct model *m, struct backend_registry *reg,
@@ -151,12 +167,14 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     if (st)
         return st;
 
+    cache_attach(m, m->services->cache);
+
     if (has_backend)
         st = batch_strategy_open(m, reg);
     if (st)
         return st;
     if (has_backend)
-        st = instances_make(m, reg);
+        st = advise_missing(instances_make(m, reg), facts);
     if (st)
         return st;
     st = scheduler_new(m, &m->scheduler);
@@ -199,6 +217,7 @@ struct status *model_load(const struct model_services *services, struct backend_
     uint64_t from_ns = clock_now_ns(services->clock);
     struct model *m = model_new(services, name, version, source->directory, config);
     m->storage = source->storage;
+    m->repository = source->origin ? source->origin->storage->root : source->storage->root;
     m->folder = source->folder;
     m->load_slot = load_slot_mine();
     if (members)
@@ -241,6 +260,7 @@ static void take_model_down(void *arg)
 
 void model_unload(struct model *m, struct backend_registry *reg)
 {
+    readiness_end(m);
     if (!m->backend)
         take_model_down(m); /* no other code is called */
     else if (!backend_call("model-unload", take_model_down, m))

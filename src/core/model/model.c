@@ -117,6 +117,18 @@ void model_ref(struct model *m)
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 }
 
+bool model_ref_unless_alone(struct model *m)
+{
+    if (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_REFS, 1))
+        return true;
+    long refs = atomic_load(&m->refs);
+    while (refs != (RETIRING | 1)) {
+        if (atomic_compare_exchange_weak(&m->refs, &refs, refs + 1))
+            return true;
+    }
+    return false;
+}
+
 bool model_retire(struct model *m)
 {
     BUG_ON(atomic_load(&m->refs) & RETIRING);
@@ -212,6 +224,7 @@ void model_unref(struct model *m)
     instance_stats_free_all(atomic_load_explicit(&m->statistics, memory_order_relaxed));
     mem_free(atomic_load_explicit(&m->thread_stats, memory_order_relaxed));
     model_metrics_done(&m->metrics);
+    mem_free(m->cached);
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);
@@ -290,6 +303,7 @@ struct status *model_make_specs(struct model *m)
         struct tensor_spec *spec = &m->inputs[i];
         *spec = (struct tensor_spec){
             .name = in->name,
+            .name_length = strlen(in->name),
             .dtype = (enum dtype)in->data_type,
             .optional = in->optional,
             .n_dims = (uint32_t)in->n_dims,
@@ -315,6 +329,7 @@ struct status *model_make_specs(struct model *m)
         struct tensor_spec *spec = &m->outputs[i];
         *spec = (struct tensor_spec){
             .name = out->name,
+            .name_length = strlen(out->name),
             .dtype = (enum dtype)out->data_type,
             .n_dims = (uint32_t)out->n_dims,
             .dims = out->dims,
@@ -358,9 +373,9 @@ const char *model_platform(const struct model *m)
 }
 
 /* Returns `own` if it has those characters. */
-static const char *match_own_name(const char *own, const char *name, size_t length)
+static const char *match_own_name(const struct tensor_spec *own, const char *name, size_t length)
 {
-    return strncmp(own, name, length) == 0 && own[length] == '\0' ? own : NULL;
+    return own->name_length == length && memcmp(own->name, name, length) == 0 ? own->name : NULL;
 }
 
 static const struct tensor_spec *find_spec(const struct tensor_spec *specs, uint32_t n,
@@ -377,13 +392,13 @@ static const struct tensor_spec *find_spec(const struct tensor_spec *specs, uint
 
 const char *model_input_name(const struct model *m, uint32_t index, const char *name, size_t length)
 {
-    return index < m->n_inputs ? match_own_name(m->inputs[index].name, name, length) : NULL;
+    return index < m->n_inputs ? match_own_name(&m->inputs[index], name, length) : NULL;
 }
 
 const char *model_output_name(const struct model *m, uint32_t index, const char *name,
                               size_t length)
 {
-    return index < m->n_outputs ? match_own_name(m->outputs[index].name, name, length) : NULL;
+    return index < m->n_outputs ? match_own_name(&m->outputs[index], name, length) : NULL;
 }
 
 const struct tensor_spec *model_find_input(const struct model *m, const char *name)

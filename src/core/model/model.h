@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/config/config.h"
+#include "core/model/model_cache.h"
 #include "core/model/model_metrics.h"
 #include "core/model/statistics.h"
 #include "core/model/tensor.h"
@@ -33,6 +34,7 @@ struct storage;
 /* One declared input or output, ready for the check of a request. */
 struct tensor_spec {
     const char *name;
+    size_t name_length;
     enum dtype dtype;
     bool optional;
     bool same_in_batch; /* of an input: its size varies, but is the same for a whole batch */
@@ -51,10 +53,13 @@ enum model_bounds { MODEL_BOUNDS_UNKNOWN, MODEL_BOUNDED, MODEL_UNBOUNDED };
 
 /* What its backend answered last; core/backend/readiness.h has the functions. */
 struct readiness {
-    struct control_job job; /* owned by the thread that has set is_asking */
+    struct control_job job; /* owned by the thread that has begun the question in progress */
     /* Any thread. */
-    atomic_bool is_asking;
-    atomic_int answer; /* of the last question */
+    atomic_bool is_open; /* the model has been loaded: its backend may ask for a question */
+    atomic_int asking;   /* enum in readiness.c: is a question in progress, and another one due? */
+    atomic_int answer;   /* of the last question */
+    atomic_uint n_begun, n_answered; /* questions */
+    atomic_uint n_waiting;           /* threads that wait for an answer */
     atomic_uint_least64_t asked_ns, wanted_until_ns;
 };
 
@@ -68,6 +73,7 @@ struct model {
     char *directory; /* of the model; the version's folder is below it */
     /* While the model is being loaded: where the core reads its files, and its folder there. */
     const struct storage *storage;
+    const char *repository; /* the root of the repository that the model is of; borrowed */
     const char *folder;
     struct load_slot *load_slot; /* of the loading thread; NULL: none, or the model is loaded */
     struct model_config *config;
@@ -97,6 +103,7 @@ struct model {
     size_t n_members;
     struct scheduler *scheduler;
     const struct scheduler_request_ops *scheduler_ops; /* … for requests; set with it */
+    struct model_cache *cached;                        /* NULL: its responses are not kept */
     struct model_metrics metrics;
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* the account of the model's memory */
@@ -114,12 +121,13 @@ struct model {
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
     struct readiness readiness;
     struct failures failures; /* failed requests, which no instance counts */
-    atomic_long inflight;     /* requests accepted and not yet ended; see model_inflight() */
-    atomic_uint pending;      /* … in its scheduler; written under that lock */
-    atomic_int bounds;        /* enum model_bounds */
-    atomic_bool stopping;     /* no new requests; drained when inflight is 0 */
-    atomic_bool is_closing;   /* of an ensemble: no new requests but those of sequences that have
-                                 begun in one of its members */
+    atomic_uint_fast64_t refusals[N_REFUSAL_REASONS]; /* requests that were not accepted */
+    atomic_long inflight;   /* requests accepted and not yet ended; see model_inflight() */
+    atomic_uint pending;    /* … in its scheduler; written under that lock */
+    atomic_int bounds;      /* enum model_bounds */
+    atomic_bool stopping;   /* no new requests; drained when inflight is 0 */
+    atomic_bool is_closing; /* of an ensemble: no new requests but those of sequences that have
+                               begun in one of its members */
 };
 
 void model_ref(struct model *m);

@@ -98,6 +98,7 @@ NODISCARD static struct status *make_histogram(struct model_metrics *metrics,
 struct status *model_metrics_init(struct model_metrics *metrics,
                                   const struct model_metrics_facts *facts)
 {
+    metrics->has_histograms = facts->times;
     struct status *st = print_labels(metrics, facts);
     return st ? st : make_histogram(metrics, facts);
 }

@@ -23,6 +23,7 @@ struct model_metrics {
     char *labels; /* _<tag>="…",model="…",namespace="…",version="…", as they are printed */
     size_t head_length; /* of the part in front of version, after which more labels fit in */
     size_t length;
+    bool has_histograms;              /* of times and batch sizes */
     uint64_t load_ns;                 /* how long loading took */
     struct histogram *first_response; /* ms from request to first response; NULL: not asked for */
 };
@@ -33,6 +34,7 @@ struct model_metrics_facts {
     const char *repository; /* the value of the label `namespace`; NULL: there is no such label */
     const Inference__ModelConfig *config; /* the finished configuration */
     bool histogram;                       /* first responses are measured */
+    bool times;                           /* histograms of times and batch sizes */
 };
 
 /*

@@ -41,6 +41,13 @@ NODISCARD struct status *model_make_specs(struct model *m);
  */
 bool model_retire(struct model *m);
 
+/*
+ * model_ref_unless_alone - takes a reference, unless the model is retired and the catalog's own
+ * reference is the only one: then it is about to be taken down. For threads without a reference
+ * that know that the model has not been taken down. Thread: any.
+ */
+NODISCARD bool model_ref_unless_alone(struct model *m);
+
 /* model_close_refs - from now on the end of the last reference frees the model. Thread: control. */
 void model_close_refs(struct model *m);
 

@@ -10,9 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cache;
+struct changes;
 struct clock;
 struct deadline_timers;
 struct helpers;
+struct limiter;
 struct model;
 struct readiness_watch;
 struct server;
@@ -28,7 +31,10 @@ struct model_services {
     struct deadline_timers *deadline_timers;
     struct helpers *helpers;
     struct readiness_watch *readiness_watch;
+    struct changes *changes; /* to be announced: of what a question for readiness is answered by */
     struct watchdog *watchdog;
+    struct limiter *limiter; /* of executions; NULL: there is none */
+    struct cache *cache;     /* of responses; NULL: there is none */
 
     /* Is the server about to stop, so that nothing long may begin? Thread: any, without locks. */
     bool (*is_stopping)(const struct model_services *services);

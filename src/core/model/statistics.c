@@ -118,6 +118,8 @@ static void add_totals(struct statistics *to, const struct statistics *from)
 {
     add_duration(&to->success, &from->success);
     add_duration(&to->fail, &from->fail);
+    add_duration(&to->cache_hit, &from->cache_hit);
+    add_duration(&to->cache_miss, &from->cache_miss);
     for (size_t i = 0; i < N_FAILURE_REASONS; i++)
         to->failures[i] += from->failures[i];
     to->queue_ns += from->queue_ns;
@@ -148,9 +150,13 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
 
 /* ---- Of instances --------------------------------------------------------------------------- */
 
-struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list)
+struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list, bool counts_times)
 {
     struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
+    if (counts_times) {
+        part->times = mem_zalloc_on_line(sizeof(*part->times));
+        part->times_of_others = mem_zalloc(sizeof(*part->times_of_others));
+    }
     mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
     /* Here the owner is charged; blocks that grow later keep their owner. */
     grow_batches(&part->sums);
@@ -180,6 +186,7 @@ static void add_request_locked(struct instance_stats *part, const struct request
     s->compute_infer_ns += ns->compute.infer;
     s->compute_output_ns += ns->compute.output;
     s->inference_count += n_inferences;
+    request_times_add(part->times_of_others, ns);
 }
 
 static void add_batch_locked(struct instance_stats *part, uint64_t batch_size,
@@ -222,6 +229,22 @@ void instance_stats_ensemble(struct instance_stats *part, const struct request_n
     mutex_unlock(&part->mu);
 }
 
+void instance_stats_hit(struct instance_stats *part, const struct request_ns *ns, uint64_t hit_ns)
+{
+    mutex_lock(&part->mu);
+    add_request_locked(part, ns, 0);
+    duration_add(&part->sums.cache_hit, hit_ns);
+    mutex_unlock(&part->mu);
+}
+
+void instance_stats_miss(struct instance_stats *part, uint64_t miss_ns, uint64_t more_ns)
+{
+    mutex_lock(&part->mu);
+    duration_add(&part->sums.cache_miss, miss_ns);
+    part->sums.success.ns += more_ns;
+    mutex_unlock(&part->mu);
+}
+
 static struct thread_stats *make_thread_stats(_Atomic(struct thread_stats *) *stats)
 {
     struct thread_stats *before = NULL, *made = mem_zalloc(sizeof(*made));
@@ -233,7 +256,7 @@ static struct thread_stats *make_thread_stats(_Atomic(struct thread_stats *) *st
 }
 
 struct instance_stats *thread_stats_part(_Atomic(struct thread_stats *) *stats,
-                                         _Atomic(struct instance_stats *) *list)
+                                         _Atomic(struct instance_stats *) *list, bool counts_times)
 {
     /* Acquire, here and below: pairs with the release of the thread that has made it. */
     struct thread_stats *all = atomic_load_explicit(stats, memory_order_acquire);
@@ -244,7 +267,7 @@ struct instance_stats *thread_stats_part(_Atomic(struct thread_stats *) *stats,
     if (LIKELY(part != NULL))
         return part;
     /* Two threads of one stripe may each make one. The list has both. */
-    part = instance_stats_add(list);
+    part = instance_stats_add(list, counts_times);
     atomic_store_explicit(mine, part, memory_order_release);
     return part;
 }
@@ -256,6 +279,8 @@ void instance_stats_free_all(struct instance_stats *list)
         list = part->next;
         statistics_done(&part->sums);
         mutex_done(&part->mu);
+        mem_free_on_line(part->times);
+        mem_free(part->times_of_others);
         mem_free_on_line(part);
     }
 }
@@ -375,4 +400,21 @@ struct status *instance_stats_sums(struct instance_stats *list, const struct fai
     else
         *ret = sums;
     return st;
+}
+
+static void add_times(const struct time_counts *c, enum counted_time which,
+                      uint64_t counts[TIME_BUCKETS])
+{
+    for (unsigned int i = 0; c && i < TIME_BUCKETS; i++)
+        counts[i] += atomic_load_explicit(&c->of[which][i], memory_order_relaxed);
+}
+
+void instance_stats_times(struct instance_stats *list, enum counted_time which,
+                          uint64_t ret_counts[TIME_BUCKETS])
+{
+    memset(ret_counts, 0, TIME_BUCKETS * sizeof(*ret_counts));
+    for (struct instance_stats *part = list; part; part = part->next) {
+        add_times(part->times, which, ret_counts);
+        add_times(part->times_of_others, which, ret_counts);
+    }
 }

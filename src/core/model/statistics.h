@@ -20,6 +20,7 @@
 #include "base/compiler.h"
 #include "base/mutex.h"
 #include "base/stripe.h"
+#include "core/model/time_counts.h"
 
 struct status;
 
@@ -49,6 +50,15 @@ struct failures {
     atomic_uint_fast64_t ns;
 };
 
+/* Why a request was not accepted. */
+enum refusal_reason {
+    REFUSED_INVALID,    /* it does not fit the model, or its sequence */
+    REFUSED_QUEUE_FULL, /* as many requests wait as may wait */
+    REFUSED_STOPPING,   /* the model is being unloaded, or the server stops */
+    REFUSED_OTHER,
+    N_REFUSAL_REASONS,
+};
+
 /* Executions of batches of one size. */
 struct batch_stats {
     uint64_t batch_size, count;
@@ -68,6 +78,8 @@ static inline bool response_stats_reported(const struct response_stats *r)
 
 struct statistics {
     struct duration success, fail;
+    struct duration cache_hit; /* of success: those whose response the cache had */
+    struct duration cache_miss;
     uint64_t failures[N_FAILURE_REASONS]; /* fail.count by reason */
     uint64_t queue_ns;                    /* this and the next three: of successful requests */
     uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
@@ -147,9 +159,11 @@ struct instance_stats {
     _Alignas(64) atomic_uint_least64_t n_changes; /* odd while `counts` changes */
     atomic_uint_least64_t counts[EXECUTOR_COUNTS];
     char pad_between[64];
-    struct mutex mu;             /* level 800 in core/README.md */
-    struct statistics sums;      /* under mu */
-    struct instance_stats *next; /* constant: the next one of the same model */
+    struct time_counts *times; /* of the thread that executes; constant; NULL: none are counted */
+    struct mutex mu;           /* level 800 in core/README.md */
+    struct statistics sums;    /* under mu */
+    struct time_counts *times_of_others; /* under mu; NULL if times is */
+    struct instance_stats *next;         /* constant: the next one of the same model */
     char pad_after[64];
 };
 
@@ -178,6 +192,17 @@ static inline void executor_add(struct instance_stats *part, enum executor_count
     executor_set(part, what, n + atomic_load_explicit(&part->counts[what], memory_order_relaxed));
 }
 
+/* request_times_add - counts the times of a request by their buckets. @c  NULL: nothing is counted
+ */
+static inline void request_times_add(struct time_counts *c, const struct request_ns *ns)
+{
+    if (!c)
+        return;
+    time_counts_add(c, TIME_OF_REQUEST, ns->all);
+    time_counts_add(c, TIME_IN_QUEUE, ns->queue);
+    time_counts_add(c, TIME_OF_COMPUTE, ns->compute.input + ns->compute.infer + ns->compute.output);
+}
+
 /*
  * executor_batch_size - the batches counted from now on have that size; the counts of the last size
  * are added to the sums. Thread: the one that executes the instance. Takes mu.
@@ -188,9 +213,11 @@ void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
  * instance_stats_add - makes the counters of an instance, and puts them into the list. The caller
  * says whom their memory is charged to.
  *
+ * @counts_times  times are counted by buckets, too
  * Thread: any; instances may be made in parallel.
  */
-struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list);
+struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list,
+                                          bool counts_times);
 
 /*
  * instance_stats_request - counts a request that has succeeded.
@@ -205,6 +232,16 @@ void instance_stats_batch(struct instance_stats *part, uint64_t batch_size,
                           const struct compute_ns *ns);
 void instance_stats_ensemble(struct instance_stats *part, const struct request_ns *ns,
                              uint32_t batch_size);
+
+/*
+ * instance_stats_hit - counts a request whose response was found, by a look-up of hit_ns.
+ * instance_stats_miss - counts one that was not found, look-up and insertion taking miss_ns. The
+ * request itself counts as any other; more_ns is added to its time.
+ *
+ * Thread: any. Each takes mu.
+ */
+void instance_stats_hit(struct instance_stats *part, const struct request_ns *ns, uint64_t hit_ns);
+void instance_stats_miss(struct instance_stats *part, uint64_t miss_ns, uint64_t more_ns);
 
 /* statistics_now_ms - the wall time for last_inference_ms. Thread: any. */
 uint64_t statistics_now_ms(void);
@@ -223,10 +260,11 @@ struct thread_stats {
  *
  * @stats  NULL until the first call; the caller frees it with mem_free()
  * @list   of the model
+ * @counts_times  as of instance_stats_add()
  * Thread: any.
  */
 struct instance_stats *thread_stats_part(_Atomic(struct thread_stats *) *stats,
-                                         _Atomic(struct instance_stats *) *list);
+                                         _Atomic(struct instance_stats *) *list, bool counts_times);
 
 /* instance_stats_free_all - frees the counters of all instances in the list. No instance is left.
  */
@@ -248,5 +286,11 @@ void instance_stats_totals(struct instance_stats *list, const struct failures *f
 NODISCARD struct status *instance_stats_sums(struct instance_stats *list,
                                              const struct failures *failures,
                                              struct statistics *ret);
+
+/*
+ * instance_stats_times - adds up how many requests are in each bucket of that time. Thread: any.
+ */
+void instance_stats_times(struct instance_stats *list, enum counted_time which,
+                          uint64_t ret_counts[TIME_BUCKETS]);
 
 #endif

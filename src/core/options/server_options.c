@@ -64,6 +64,8 @@ struct server_options *server_options_new(void)
         set_default(o, &members[i]);
     o->counter_latencies = true;
     o->backend_directory = mem_strdup("/opt/tritonserver/backends");
+    o->cache_directory = mem_strdup("/opt/tritonserver/caches");
+    o->repoagent_directory = mem_strdup("/opt/tritonserver/repoagents");
     return o;
 }
 
@@ -112,6 +114,20 @@ void server_options_add_backend_setting(struct server_options *o, const char *ba
     };
 }
 
+void server_options_set_cache_config(struct server_options *o, const char *name, const char *json)
+{
+    for (size_t i = 0; i < o->n_cache_configs; i++) {
+        if (strcmp(o->cache_configs[i].name, name) == 0) {
+            server_options_set_string(&o->cache_configs[i].json, json);
+            return;
+        }
+    }
+    o->cache_configs =
+        mem_realloc(o->cache_configs, (o->n_cache_configs + 1) * sizeof(*o->cache_configs));
+    o->cache_configs[o->n_cache_configs++] =
+        (struct cache_config){.name = mem_strdup(name), .json = mem_strdup(json)};
+}
+
 void server_options_add_host_policy(struct server_options *o, const char *policy,
                                     const char *setting, const char *value)
 {
@@ -122,6 +138,21 @@ void server_options_add_host_policy(struct server_options *o, const char *policy
         .setting = mem_strdup(setting),
         .value = mem_strdup(value),
     };
+}
+
+void server_options_add_rate_resource(struct server_options *o, const char *name, uint64_t count,
+                                      int device)
+{
+    for (size_t i = 0; i < o->n_rate_resources; i++) {
+        if (o->rate_resources[i].device == device && strcmp(o->rate_resources[i].name, name) == 0) {
+            o->rate_resources[i].count = MIN(o->rate_resources[i].count, count);
+            return;
+        }
+    }
+    o->rate_resources =
+        mem_realloc(o->rate_resources, (o->n_rate_resources + 1) * sizeof(*o->rate_resources));
+    o->rate_resources[o->n_rate_resources++] =
+        (struct rate_resource){.name = mem_strdup(name), .count = count, .device = device};
 }
 
 static struct status *parse_switch(const char *setting, const char *value, bool *ret)
@@ -167,6 +198,8 @@ struct server_options *server_options_copy(const struct server_options *o)
             *string = mem_strdup(*string);
     }
     copy->backend_directory = mem_strdup(o->backend_directory);
+    copy->cache_directory = mem_strdup(o->cache_directory);
+    copy->repoagent_directory = mem_strdup(o->repoagent_directory);
     copy->repositories = NULL;
     copy->n_repositories = 0;
     for (size_t i = 0; i < o->n_repositories; i++)
@@ -181,11 +214,21 @@ struct server_options *server_options_copy(const struct server_options *o)
         const struct backend_setting *s = &o->backend_settings[i];
         server_options_add_backend_setting(copy, s->backend, s->key, s->value);
     }
+    copy->cache_configs = NULL;
+    copy->n_cache_configs = 0;
+    for (size_t i = 0; i < o->n_cache_configs; i++)
+        server_options_set_cache_config(copy, o->cache_configs[i].name, o->cache_configs[i].json);
     copy->host_policies = NULL;
     copy->n_host_policies = 0;
     for (size_t i = 0; i < o->n_host_policies; i++) {
         const struct host_policy_setting *s = &o->host_policies[i];
         server_options_add_host_policy(copy, s->policy, s->setting, s->value);
+    }
+    copy->rate_resources = NULL;
+    copy->n_rate_resources = 0;
+    for (size_t i = 0; i < o->n_rate_resources; i++) {
+        const struct rate_resource *r = &o->rate_resources[i];
+        server_options_add_rate_resource(copy, r->name, r->count, r->device);
     }
     return copy;
 }
@@ -207,12 +250,20 @@ void server_options_free(struct server_options *o)
         free_text(o->backend_settings[i].key);
         free_text(o->backend_settings[i].value);
     }
+    for (size_t i = 0; i < o->n_cache_configs; i++) {
+        mem_free(o->cache_configs[i].name);
+        mem_free(o->cache_configs[i].json);
+    }
+    mem_free(o->cache_configs);
     for (size_t i = 0; i < o->n_host_policies; i++) {
         free_text(o->host_policies[i].policy);
         free_text(o->host_policies[i].setting);
         free_text(o->host_policies[i].value);
     }
     mem_free(o->host_policies);
+    for (size_t i = 0; i < o->n_rate_resources; i++)
+        free_text(o->rate_resources[i].name);
+    mem_free(o->rate_resources);
     for (size_t i = 0; i < o->n_startup_models; i++)
         mem_free(o->startup_models[i]);
     mem_free(o->repositories);
@@ -223,5 +274,7 @@ void server_options_free(struct server_options *o)
             mem_free(*(char **)member_of(o, &members[i]));
     }
     mem_free(o->backend_directory);
+    mem_free(o->cache_directory);
+    mem_free(o->repoagent_directory);
     mem_free(o);
 }

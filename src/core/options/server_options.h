@@ -32,6 +32,18 @@ struct host_policy_setting {
     const char *policy, *setting, *value;
 };
 
+/* The settings of a response cache, as a JSON object. */
+struct cache_config {
+    char *name, *json;
+};
+
+/* How much there is of a resource that instances share; core/sched/limiter.h. */
+struct rate_resource {
+    const char *name;
+    uint64_t count;
+    int device; /* -1: each device */
+};
+
 /* The types of members, as options.def names them. */
 #define OPTION_MEMBER_BOOL(name)   bool name
 #define OPTION_MEMBER_UINT(name)   unsigned int name
@@ -54,10 +66,17 @@ struct server_options {
     char **startup_models; /* sorted, each once; "*" stands for all */
     bool inline_execution; /* models may execute on the embedder's threads */
     char *backend_directory;
+    char *cache_directory;
+    char *repoagent_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
+    size_t n_cache_configs;
+    struct cache_config *cache_configs; /* by name */
     size_t n_host_policies;
     struct host_policy_setting *host_policies;
+    bool limits_rate; /* instances have their resources before they execute … */
+    size_t n_rate_resources;
+    struct rate_resource *rate_resources; /* … of these amounts */
     struct clock *clock; /* borrowed; NULL: the machine's. Tests have clocks of their own */
     bool counter_latencies, histogram_latencies; /* the metrics show latencies in these forms */
 };
@@ -73,8 +92,14 @@ void server_options_add_repository(struct server_options *o, const char *path);
 void server_options_add_startup_model(struct server_options *o, const char *name);
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
                                         const char *key, const char *value);
+/* server_options_set_cache_config - replaces the settings of the cache of that name. */
+void server_options_set_cache_config(struct server_options *o, const char *name, const char *json);
 void server_options_add_host_policy(struct server_options *o, const char *policy,
                                     const char *setting, const char *value);
+/* server_options_add_rate_resource - replaces the amount of the same resource of the same device.
+ */
+void server_options_add_rate_resource(struct server_options *o, const char *name, uint64_t count,
+                                      int device);
 /*
  * server_options_set_metrics - a setting of --metrics-config.
  *

@@ -36,9 +36,10 @@ struct status *repository_check_name(const char *name)
 /* Logs the cause, which takes st, and returns the client's error. */
 static struct status *refuse_load(const char *name, struct status *st)
 {
+    struct status *refused = repository_poll_failure(name, status_message(st));
     listing_log_failure(name, st);
     status_free(st);
-    return repository_poll_failure(name);
+    return refused;
 }
 
 /* Loads the model from files of the request; whether a repository has such a model does not
@@ -63,14 +64,19 @@ static struct status *load_polled(struct repository *repo, const char *name, con
     struct status *st = NULL;
     listing_of_model(repository_roots(repo), repo->options, name, &listing);
     if (listing.n_models == 0) {
+        char *advice = listing_advise_name(repository_roots(repo), repo->options, name);
+        char *why = mem_printf("model not found in any model repository%s%s", advice ? "; " : "",
+                               advice ? advice : "");
         repository_log_missing(name);
-        st = repository_poll_failure(name);
+        st = repository_poll_failure(name, why);
+        mem_free(why);
+        mem_free(advice);
     }
     struct group *g = group_new(repo, 0);
     for (size_t i = 0; i < listing.n_models && !st; i++) {
         const struct listed_model *pm = &listing.models[i];
         if (pm->failure)
-            st = repository_poll_failure(name); /* the log has it */
+            st = repository_poll_failure(name, pm->failure);
         else
             group_load(g, name, pm->storage, source_of_folder(pm->storage, pm->folder), config,
                        LOAD_ON_REQUEST);

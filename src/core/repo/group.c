@@ -37,6 +37,7 @@ struct wish {
     bool is_for_others;      /* a member, found in an ensemble's configuration */
     struct storage *storage; /* a reference, or NULL */
     struct source *source;   /* a reference */
+    struct source *place;    /* where its agents have left the files: a reference, or NULL */
     const char *config;
     enum load_reason reason;
 };
@@ -122,6 +123,7 @@ static void drop_wishes(struct group *g)
             mutex_lock(&g->repo->mu);
             repository_drop_user_and_unlock(g->repo, w->rm);
         }
+        source_unref(w->place);
         source_unref(w->source);
         storage_unref(w->storage);
         mem_free(w->name);
@@ -195,7 +197,8 @@ static bool join_members_locked(struct group *g, const struct repo_model *ensemb
     const struct composition *c = ensemble->composition;
     bool any = false;
     for (size_t i = 0; c && i < c->n_members; i++) {
-        struct repo_model *rm = repository_member_locked(g->repo, ensemble, c->members[i]);
+        struct repo_model *rm = repository_member_locked(g->repo, ensemble, c->members[i].namespace,
+                                                         c->members[i].name);
         if (!rm || !rm->is_for_others || !is_left_alone_locked(g, rm))
             continue;
         const struct part *p = find_part(g, rm);
@@ -296,14 +299,17 @@ static void lock_parts(struct group *g)
 
 static void look_at_folder(struct group *g, struct part *p)
 {
-    const struct wish *w = &g->wishes[p->wish];
+    struct wish *w = &g->wishes[p->wish];
     if (w->storage)
         repository_move(g->repo, p->rm, w->storage);
     mutex_lock(&g->repo->mu);
     p->rm->is_for_others = w->is_for_others && (p->rm->is_for_others || !p->rm->wanted);
     mutex_unlock(&g->repo->mu);
     p->load = load_new(g->repo, p->rm, w->source, w->config, w->reason);
+    load_set_place(p->load, w->place);
     load_look(p->load, g->n_rounds > 0);
+    if (!w->place) /* the next round does not have the agents act again */
+        w->place = load_ref_place(p->load);
 }
 
 static bool has_wish(const struct group *g, const char *name)
@@ -354,7 +360,7 @@ static bool wish_members(struct group *g)
         if (!c || g->wishes[p->wish].reason != LOAD_ON_REQUEST)
             continue;
         for (size_t k = 0; k < c->n_members; k++)
-            any |= wish_member(g, c->members[k]);
+            any |= wish_member(g, c->members[k].name);
     }
     return any;
 }
@@ -450,10 +456,8 @@ static enum ensemble_answer find_step_model(void *arg, const Inference__ModelEns
     while (f->steps->step[i] != step)
         i++;
     mutex_lock(&repo->mu);
-    const struct repo_model *rm = repository_member_locked(repo, f->ensemble, step->model_name);
-    if (*step->model_namespace && rm &&
-        (!rm->storage || strcmp(rm->storage->root, step->model_namespace) != 0))
-        rm = NULL; /* a model of another repository must not stand in for the one that is meant */
+    const struct repo_model *rm =
+        repository_member_locked(repo, f->ensemble, step->model_namespace, step->model_name);
     struct model *m = rm ? version_after_locked(f->group, rm, step->model_version) : NULL;
     if (m)
         model_ref(m);
@@ -478,7 +482,8 @@ static const struct repo_model *find_way_back_locked(const struct repository *re
     for (size_t at = 0; at < n && !back; at++) {
         const struct composition *c = open[at]->composition;
         for (size_t i = 0; c && i < c->n_members && !back; i++) {
-            struct repo_model *rm = repository_member_locked(repo, open[at], c->members[i]);
+            struct repo_model *rm = repository_member_locked(
+                repo, open[at], c->members[i].namespace, c->members[i].name);
             back = rm == first ? open[at] : NULL;
             if (back || !rm || !rm->composition || map_gets(&seen, rm->title))
                 continue;
@@ -545,8 +550,8 @@ static bool keeps_members_locked(const struct group *g, const struct repo_model 
 {
     const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
     for (size_t i = 0; i < m->n_members; i++) {
-        const struct repo_model *member =
-            repository_member_locked(g->repo, rm, e->step[i]->model_name);
+        const struct repo_model *member = repository_member_locked(
+            g->repo, rm, e->step[i]->model_namespace, e->step[i]->model_name);
         if (!member || version_after_locked(g, member, e->step[i]->model_version) != m->members[i])
             return false;
     }
@@ -568,10 +573,11 @@ static bool can_stay(const struct group *g, const struct repo_model *rm)
 }
 
 static struct part *find_member_part(const struct group *g, const struct repo_model *ensemble,
-                                     const char *name)
+                                     const struct composition_member *m)
 {
     mutex_lock(&g->repo->mu);
-    const struct repo_model *rm = repository_member_locked(g->repo, ensemble, name);
+    const struct repo_model *rm =
+        repository_member_locked(g->repo, ensemble, m->namespace, m->name);
     mutex_unlock(&g->repo->mu);
     return rm ? find_part(g, rm) : NULL;
 }
@@ -581,7 +587,7 @@ static bool does_a_member_change(const struct group *g, const struct repo_model 
 {
     const struct composition *c = rm->composition;
     for (size_t i = 0; c && i < c->n_members; i++) {
-        const struct part *p = find_member_part(g, rm, c->members[i]);
+        const struct part *p = find_member_part(g, rm, &c->members[i]);
         if (p && (p->kind == UNLOAD || (p->load && load_is_due(p->load))))
             return true;
     }
@@ -609,7 +615,7 @@ static void bring_up_in_order(struct group *g, struct part *p)
         return;
     p->is_visited = true;
     for (size_t i = 0; c && i < c->n_members; i++) {
-        struct part *member = find_member_part(g, p->rm, c->members[i]);
+        struct part *member = find_member_part(g, p->rm, &c->members[i]);
         if (member)
             bring_up_in_order(g, member);
     }

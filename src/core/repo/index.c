@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "core/config/config.h"
 #include "core/model/model.h"
+#include "core/model/model_services.h"
 #include "core/options/server_options.h"
 #include "core/repo/index_row.h"
 #include "core/repo/repository_priv.h"
@@ -97,7 +100,7 @@ static void add_model(struct rows *r, const char *name, const struct repo_model 
     else if (rm && rm->n_versions > 0)
         add_versions(r, rm, ready_only);
     else if (!ready_only)
-        add_row(r, name, -1, VERSION_NONE, "");
+        add_row(r, name, -1, VERSION_NONE, rm && rm->failure ? rm->failure : "");
 }
 
 /*
@@ -177,9 +180,14 @@ static void add_failures(struct rows *r, const struct repo_model *rm, size_t max
 static void add_progress(struct rows *r, const struct repository *repo, struct model *const *unable,
                          size_t max_rows, size_t *ret_n_loading)
 {
+    uint64_t now_ns = clock_now_ns(repo->services->clock);
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
-        if (repo->models[i]->stage == REPO_LOADING)
-            add_row(r, repo->models[i]->name, -1, VERSION_LOADING, "");
+        const struct repo_model *rm = repo->models[i];
+        if (rm->stage != REPO_LOADING)
+            continue;
+        add_row(r, rm->name, -1, VERSION_LOADING, "");
+        if (r->list)
+            r->list[r->n - 1].loading_ns = now_ns - MIN(now_ns, rm->loading_since_ns);
     }
     *ret_n_loading = r->n;
     max_rows += r->n;
@@ -204,13 +212,25 @@ static bool is_fully_serving(const struct repo_model *rm)
     return any && all;
 }
 
+/* Does a version of it execute several requests at once? */
+static bool is_batched(const struct repo_model *rm)
+{
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        const struct model *m = rm->versions[j].model;
+        if (m && m->batching && model_config_joins_requests(m->config))
+            return true;
+    }
+    return false;
+}
+
 static void count_models(const struct repository *repo, struct server_progress *ret)
 {
-    ret->n_models = ret->n_serving = ret->n_failed = 0;
+    ret->n_models = ret->n_serving = ret->n_batched = ret->n_failed = 0;
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = repo->models[i];
         ret->n_models += rm->wanted;
         ret->n_serving += rm->wanted && is_fully_serving(rm);
+        ret->n_batched += rm->wanted && is_fully_serving(rm) && is_batched(rm);
         ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !is_fully_serving(rm);
     }
 }
@@ -237,7 +257,7 @@ struct status *repository_progress(struct repository *repo, size_t max_rows,
 
 /* ---- The log -------------------------------------------------------------------------------- */
 
-void repository_print_table(struct repository *repo, struct buf *out)
+void repository_print_table(struct repository *repo, size_t columns, struct buf *out)
 {
     struct table_text *t = table_text_new(3, (const char *const[]){"Model", "Version", "Status"});
     mutex_lock(&repo->mu);
@@ -257,6 +277,6 @@ void repository_print_table(struct repository *repo, struct buf *out)
         }
     }
     mutex_unlock(&repo->mu);
-    table_text_print(t, out);
+    table_text_print(t, columns, out);
     table_text_free(t);
 }

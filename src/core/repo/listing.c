@@ -14,7 +14,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "base/utf8.h"
+#include "core/config/config.h"
 #include "core/options/server_options.h"
 #include "core/repo/model_mapping.h"
 #include "core/repo/roots.h"
@@ -43,6 +45,20 @@ static bool is_foreign(const struct storage *s, const char *name)
     return info.kind == FILE_MISSING;
 }
 
+/* A model's file that lies in the repository itself was meant as a model. */
+static struct status *note_loose_file(const char *name)
+{
+    char *advice = config_advise_loose_file(name);
+    if (!advice)
+        return NULL;
+    char *shown = utf8_printable(name);
+    struct status *st =
+        status_new(STATUS_INVALID_ARG, "'%s' is not in the folder of a model: %s", shown, advice);
+    mem_free(shown);
+    mem_free(advice);
+    return st;
+}
+
 bool listing_is_model(const struct storage *s, const struct file_entry *entry,
                       struct status **ret_why_not)
 {
@@ -51,10 +67,13 @@ bool listing_is_model(const struct storage *s, const struct file_entry *entry,
     bool may_be_folder = kind == FILE_FOLDER || kind == FILE_LINK;
     *ret_why_not = NULL;
     if (!may_be_folder || is_foreign(s, entry->name)) {
-        if (kind == FILE_MISSING)
+        if (kind == FILE_MISSING) {
             *ret_why_not = st;
-        else
-            status_free(st);
+            return false;
+        }
+        status_free(st);
+        if (kind == FILE_REGULAR)
+            *ret_why_not = note_loose_file(entry->name);
         return false;
     }
     if (!st && !utf8_is_valid(entry->name, strlen(entry->name)))
@@ -179,6 +198,11 @@ void listing_of_roots(struct roots *roots, const struct server_options *options,
         if (!quiet)
             log_error("failed to poll model repository '%s': %s", roots->list[i]->storage->root,
                       status_message(st));
+        char *more =
+            mem_printf("%sfailed to poll model repository '%s': %s\n", p.unlisted ? p.unlisted : "",
+                       roots->list[i]->storage->root, status_message(st));
+        mem_free(p.unlisted);
+        p.unlisted = more;
         status_free(st);
         p.n_unlisted++;
     }
@@ -226,11 +250,28 @@ void listing_of_model(struct roots *roots, const struct server_options *options,
     *ret_listing = p;
 }
 
+char *listing_advise_name(struct roots *roots, const struct server_options *options,
+                          const char *name)
+{
+    struct listing listing;
+    const char *meant = NULL;
+    size_t least = SIZE_MAX;
+    listing_of_roots(roots, options, true, &listing);
+    for (size_t i = 0; i < listing.n_models; i++) {
+        if (str_nearer(name, listing.models[i].name, &least))
+            meant = listing.models[i].name;
+    }
+    char *advice = meant ? mem_printf("did you mean '%s'?", meant) : NULL;
+    listing_done(&listing);
+    return advice;
+}
+
 void listing_done(struct listing *listing)
 {
     for (size_t i = 0; i < listing->n_models; i++)
         free_listed_model(&listing->models[i]);
     mem_free(listing->models);
+    mem_free(listing->unlisted);
     roots_unref(listing->roots);
     *listing = (struct listing){0};
 }

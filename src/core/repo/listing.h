@@ -30,7 +30,8 @@ struct listing {
     struct roots *roots; /* a reference */
     size_t n_models;
     struct listed_model *models; /* by name; of the same name by repository */
-    size_t n_unlisted;           /* roots that could not be listed */
+    size_t n_unlisted;           /* roots that could not be listed … */
+    char *unlisted;              /* … and why, a line for each; NULL: none */
 };
 
 /*
@@ -52,6 +53,15 @@ void listing_of_roots(struct roots *roots, const struct server_options *options,
  */
 void listing_of_model(struct roots *roots, const struct server_options *options, const char *name,
                       struct listing *ret_listing);
+/*
+ * listing_advise_name - the question whether a similar name was meant, for a name that no
+ * repository has. To be freed with mem_free(); NULL: there is none.
+ *
+ * @roots  a reference, taken
+ */
+char *listing_advise_name(struct roots *roots, const struct server_options *options,
+                          const char *name);
+
 /* listing_log_failure - logs why the model of that name could not be read. */
 void listing_log_failure(const char *name, const struct status *why);
 

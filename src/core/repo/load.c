@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/agents/agent_chain.h"
 #include "core/backend/backend.h"
 #include "core/backend/readiness.h"
 #include "core/load/model_load.h"
@@ -48,6 +49,7 @@ struct load {
     struct repository *repo;
     struct repo_model *rm;
     struct source *source;
+    struct source *place; /* a reference: where repository agents have left the files; or NULL */
     const char *config;
     enum load_reason reason;
 
@@ -58,6 +60,7 @@ struct load {
     bool is_due;                   /* there are versions to be brought up */
     bool follows;                  /* with the configuration that the ensemble has already */
     bool failed;                   /* one of the loads has failed */
+    bool serves;                   /* a version that was brought up is in the catalog */
     bool keeps_old;                /* … then the versions that serve now may go on */
     char *unfit;                   /* why the ensemble does not fit its members, or NULL */
     struct model *const *members;  /* by step, of an ensemble that fits; borrowed */
@@ -92,13 +95,59 @@ static struct status *scan_composition(const struct load *l, struct scanned_mode
     return NULL;
 }
 
-static struct status *scan_source(const struct load *l, bool quiet,
-                                  struct scanned_model *ret_scanned)
+/* Where the files are that are loaded. */
+static struct source *place_of_files(const struct load *l)
+{
+    return l->place ? l->place : l->source;
+}
+
+/* Where the agents have left the files, which may be where they were. Takes the agents. */
+static struct status *find_place(const struct load *l, struct agent_chain *agents,
+                                 struct source **ret_place)
+{
+    const char *location = NULL;
+    struct status *st = agent_chain_location(agents, &location);
+    if (!st)
+        st = agent_chain_blame(
+            agents,
+            source_of_agents(l->source, location, l->repo->options->follow_symlinks, ret_place));
+    if (st)
+        agent_chain_free(agents);
+    else
+        source_keep_agents(*ret_place, agents, agent_chain_free);
+    return st;
+}
+
+/* Lets the agents of the configuration act, once for a load. */
+static struct status *let_agents_act(struct load *l, const struct model_config *config)
+{
+    struct agent_chain *agents = NULL;
+    if (l->place || !agent_chain_is_wanted(config))
+        return NULL;
+    struct status *st = source_fetch(l->source);
+    if (!st)
+        st = agent_chain_load(l->repo->agents, config, l->rm->name, l->source->directory, &agents);
+    return st ? st : find_place(l, agents, &l->place);
+}
+
+static struct status *scan_source(struct load *l, bool quiet, struct scanned_model *ret_scanned)
 {
     if (l->follows)
         return scan_composition(l, ret_scanned);
-    return scan_model(l->rm->name, l->source->storage, l->source->folder, l->config,
-                      l->repo->options, quiet, ret_scanned);
+    struct model_config *config = NULL;
+    struct status *st =
+        scan_config(l->source->storage, l->source->folder, l->config, l->repo->options, &config);
+    if (!st)
+        st = let_agents_act(l, config);
+    if (st) {
+        model_config_free(config);
+        return st;
+    }
+    const struct source *at = place_of_files(l);
+    const struct scan_place place = {.storage = at->storage,
+                                     .folder = at->folder,
+                                     .is_renamed = strcmp(l->rm->name, l->source->folder) != 0};
+    return scan_model(l->rm->name, &place, config, l->repo->options, quiet, ret_scanned);
 }
 
 static struct repo_version *find_version_row(const struct repo_model *rm, int64_t version)
@@ -140,8 +189,9 @@ static void note_wanted(struct load *l)
         int64_t version = scanned->versions[i];
         const struct repo_version *rv = find_version_row(l->rm, version);
         l->wanted[i].version = version;
-        l->wanted[i].stays = !l->follows && is_served_from_source(l, rv) && !l->config &&
-                             !l->rm->overridden &&
+        /* An agent may change the files of any version. */
+        l->wanted[i].stays = !l->follows && !l->place && is_served_from_source(l, rv) &&
+                             !l->config && !l->rm->overridden &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
 }
@@ -186,7 +236,7 @@ static struct status *try_to_load(struct load *l, int64_t version, struct model 
     for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
         struct config_facts facts = scan_facts(l->rm->name, scanned, repo->options);
         struct status *st =
-            model_load(repo->services, repo->backends, l->rm->name, version, l->source,
+            model_load(repo->services, repo->backends, l->rm->name, version, place_of_files(l),
                        TAKE(scanned->config), &facts, l->members, ret_model);
         scanned_model_done(scanned);
         if (!st || retries_left == 0 || is_stopping(repo))
@@ -207,8 +257,9 @@ static void replace_locked(struct load *l, struct wanted_version *w, struct list
     if (rv->model)
         retire_take_locked(l->repo, l->rm, rv, retiring);
     rv->model = TAKE(w->fresh);
-    rv->source = l->source;
-    source_ref(l->source);
+    rv->source = place_of_files(l);
+    source_ref(rv->source);
+    l->serves = true;
     repository_set_state_locked(l->repo, rv, VERSION_READY);
 }
 
@@ -221,7 +272,7 @@ static void load_version(struct load *l, struct wanted_version *w)
     else if (!l->scanned.config) /* each version completes a configuration of its own */
         st = scan_source(l, true, &l->scanned);
     if (!st)
-        st = source_fetch(l->source); /* only now: an unchanged model is not fetched */
+        st = source_fetch(place_of_files(l)); /* only now: an unchanged model is not fetched */
     if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
         st = try_to_load(l, w->version, &w->fresh);
@@ -477,6 +528,8 @@ void load_settled(struct load *l)
     note_settled(l);
     if (!l->failed)
         log_info("successfully loaded '%s'", l->rm->title);
+    if (l->serves)
+        agent_chain_loaded(source_agents(place_of_files(l)));
     retire_start(&l->retiring);
 }
 
@@ -503,10 +556,10 @@ static struct status *describe_failure(const struct load *l)
 
 /* ---- All steps ------------------------------------------------------------------------------- */
 
-struct status *repository_poll_failure(const char *name)
+struct status *repository_poll_failure(const char *name, const char *why)
 {
-    return status_new(STATUS_INTERNAL, "failed to load '%s', failed to poll from model repository",
-                      name);
+    return status_new(STATUS_INTERNAL,
+                      "failed to load '%s', failed to poll from model repository: %s", name, why);
 }
 
 void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, const char *failure)
@@ -554,8 +607,8 @@ static void note_composition(struct load *l)
 {
     struct repo_model *rm = l->rm;
     struct composition *before = rm->composition;
-    struct composition *now =
-        composition_new(l->scanned.config, l->scanned.versions, l->scanned.n_versions, l->source);
+    struct composition *now = composition_new(l->scanned.config, l->scanned.versions,
+                                              l->scanned.n_versions, place_of_files(l));
     mutex_lock(&l->repo->mu);
     rm->composition = now;
     relations_set(&l->repo->relations, rm, before, now);
@@ -565,18 +618,22 @@ static void note_composition(struct load *l)
 
 static struct status *refuse_unreadable(struct load *l, struct status *st)
 {
+    struct status *refused = repository_poll_failure(l->rm->name, status_message(st));
     listing_log_failure(l->rm->title, st);
     note_unreadable(l, st, false);
-    return repository_poll_failure(l->rm->name);
+    return refused;
 }
 
 static struct status *refuse_empty(struct load *l)
 {
     const char *name = l->rm->name;
+    struct config_facts facts = scan_facts(name, &l->scanned, l->repo->options);
+    char *advice = model_config_advise_files(&facts, false);
     struct status *st = status_new(STATUS_INVALID_ARG,
                                    "at least one version must be available under the version "
-                                   "policy of model '%s'",
-                                   name);
+                                   "policy of model '%s'%s%s",
+                                   name, advice ? ": " : "", advice ? advice : "");
+    mem_free(advice);
     log_error("failed to load model '%s': %s", l->rm->title, status_message(st));
     struct status *named = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n", name,
                                       status_message(st));
@@ -606,7 +663,7 @@ static bool look(struct load *l, bool quiet)
     if (l->error)
         return false;
     mutex_lock(&l->repo->mu);
-    rm->stage = REPO_LOADING;
+    repository_begin_loading_locked(l->repo, rm);
     rm->wanted = true;
     rm->empty = rm->duplicate = rm->missing = false;
     mutex_unlock(&l->repo->mu);
@@ -630,6 +687,20 @@ struct load *load_new(struct repository *repo, struct repo_model *rm, struct sou
     return l;
 }
 
+void load_set_place(struct load *l, struct source *place)
+{
+    if (place)
+        source_ref(place);
+    l->place = place;
+}
+
+struct source *load_ref_place(const struct load *l)
+{
+    if (l->place)
+        source_ref(l->place);
+    return l->place;
+}
+
 bool load_look(struct load *l, bool quiet)
 {
     reset_look(l);
@@ -645,6 +716,7 @@ bool load_follow(struct load *l)
 {
     struct status *before = TAKE(l->error);
     l->follows = true;
+    source_unref(TAKE(l->place)); /* of the folder that could not be loaded */
     l->source = l->rm->composition->source;
     reset_look(l);
     bool is_due = look(l, true);
@@ -678,6 +750,7 @@ struct status *load_end(struct load *l)
         st = describe_failure(l);
     reset_look(l);
     fingerprint_done(&l->seen);
+    source_unref(l->place); /* agents of a load that has failed hear of that now */
     mem_free(l->unfit);
     mem_free(l);
     return st;

@@ -32,7 +32,17 @@ struct load *load_new(struct repository *repo, struct repo_model *rm, struct sou
                       const char *config, enum load_reason reason);
 
 /*
- * load_look - reads the model's folder. An ensemble is in the books of relations afterwards.
+ * load_set_place - an earlier load of the same change has had its agents act already, and they have
+ * left the files here. To be called before load_look(). NULL: none has.
+ *
+ * load_ref_place - the place for the next load: a reference, or NULL.
+ */
+void load_set_place(struct load *l, struct source *place);
+struct source *load_ref_place(const struct load *l);
+
+/*
+ * load_look - reads the model's folder; repository agents act. An ensemble is in the books of
+ * relations afterwards.
  *
  * @quiet  as scan_model() has it
  * Returns whether there is something to bring up. If not, the model is up to date, or cannot be

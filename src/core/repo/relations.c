@@ -24,13 +24,15 @@ struct dependents {
 
 /* ---- One ensemble ---------------------------------------------------------------------------- */
 
-static void note_member(struct composition *c, const char *name)
+static void note_member(struct composition *c, const Inference__ModelEnsembling__Step *step)
 {
     for (size_t i = 0; i < c->n_members; i++) {
-        if (strcmp(c->members[i], name) == 0)
+        if (strcmp(c->members[i].name, step->model_name) == 0 &&
+            strcmp(c->members[i].namespace, step->model_namespace) == 0)
             return;
     }
-    c->members[c->n_members++] = mem_strdup(name);
+    c->members[c->n_members++] = (struct composition_member){
+        .name = mem_strdup(step->model_name), .namespace = mem_strdup(step->model_namespace)};
 }
 
 struct composition *composition_new(const struct model_config *config, const int64_t *versions,
@@ -48,9 +50,9 @@ struct composition *composition_new(const struct model_config *config, const int
     const Inference__ModelEnsembling *e = config->pb->ensemble_scheduling;
     struct composition *c = mem_zalloc(sizeof(*c));
     c->config = mem_strdup(buf_text(&json));
-    c->members = mem_zalloc((e->n_step + 1) * sizeof(char *));
+    c->members = mem_zalloc((e->n_step + 1) * sizeof(*c->members));
     for (size_t i = 0; i < e->n_step; i++)
-        note_member(c, e->step[i]->model_name);
+        note_member(c, e->step[i]);
     c->n_versions = n_versions;
     c->versions = mem_alloc((n_versions + 1) * sizeof(*c->versions));
     if (n_versions > 0)
@@ -64,8 +66,10 @@ void composition_free(struct composition *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < c->n_members; i++)
-        mem_free(c->members[i]);
+    for (size_t i = 0; i < c->n_members; i++) {
+        mem_free(c->members[i].name);
+        mem_free(c->members[i].namespace);
+    }
     mem_free(c->members);
     mem_free(c->config);
     mem_free(c->versions);
@@ -104,6 +108,8 @@ static void add_dependent(struct relations *r, const char *member, struct repo_m
         d->name = mem_strdup(member);
         map_puts(&r->by_member, d->name, d);
     }
+    if (d->n > 0 && d->list[d->n - 1] == ensemble)
+        return; /* it names models of that name in several repositories */
     d->list = mem_realloc(d->list, (d->n + 1) * sizeof(struct repo_model *));
     d->list[d->n++] = ensemble;
 }
@@ -124,7 +130,7 @@ static void drop_all(struct relations *r, const struct repo_model *ensemble,
                      const struct composition *before)
 {
     for (size_t i = 0; i < before->n_members; i++) {
-        struct dependents *d = map_gets(&r->by_member, before->members[i]);
+        struct dependents *d = map_gets(&r->by_member, before->members[i].name);
         if (d && drop_dependent(d, ensemble)) {
             map_remove(&r->by_member, d->name, strlen(d->name));
             dependents_free(d);
@@ -138,7 +144,7 @@ void relations_set(struct relations *r, struct repo_model *ensemble,
     if (before)
         drop_all(r, ensemble, before);
     for (size_t i = 0; now && i < now->n_members; i++)
-        add_dependent(r, now->members[i], ensemble);
+        add_dependent(r, now->members[i].name, ensemble);
 }
 
 struct repo_model *const *relations_dependents(const struct relations *r, const char *name,

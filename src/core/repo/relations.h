@@ -22,10 +22,16 @@ struct repo_model;
 struct source;
 
 /* What is kept of an ensemble, so that it can follow its members without its folder being read. */
+/* A model that steps name. */
+struct composition_member {
+    char *name;
+    char *namespace; /* the repository that has it; "": of the ensemble's, or the only one */
+};
+
 struct composition {
     size_t n_members;
-    char **members; /* the names of its steps' models, each once, in the order of the steps */
-    char *config;   /* its configuration as JSON */
+    struct composition_member *members; /* each once, in the order of the steps */
+    char *config;                       /* its configuration as JSON */
     size_t n_versions;
     int64_t *versions; /* those to be served, ascending */
     struct source *source;

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/search.h"
 #include "base/status.h"
+#include "core/agents/agent_chain.h"
 #include "core/backend/readiness.h"
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
@@ -26,18 +27,20 @@
 #include "core/options/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
+#include "core/threads/changes.h"
 
 enum { REPOSITORY_LEVEL = 100 };
 
-#define ANSWER_HOLDS_NS (20 * NS_PER_MS) /* as long as a backend is not asked again, either */
+#define ANSWER_HOLDS_MS 20 /* as long as a backend is not asked again, either */
 
 struct repository *repository_new(const struct model_services *services,
-                                  struct backend_registry *backends,
+                                  struct backend_registry *backends, struct agent_registry *agents,
                                   const struct server_options *options, struct control *control)
 {
     struct repository *repo = mem_zalloc(sizeof(*repo));
     repo->services = services;
     repo->backends = backends;
+    repo->agents = agents;
     repo->options = options;
     repo->control = control;
     table_init(&repo->table);
@@ -206,16 +209,26 @@ struct repo_model **repository_named_locked(const struct repository *repo, const
     return &repo->models[first];
 }
 
+/* Is it the model that a step means? */
+static bool is_of_namespace(const struct repo_model *rm, const struct repo_model *ensemble,
+                            const char *namespace)
+{
+    if (*namespace)
+        return rm->storage && strcmp(rm->storage->root, namespace) == 0;
+    return storage_compare(rm->storage, ensemble->storage) == 0;
+}
+
 struct repo_model *repository_member_locked(const struct repository *repo,
-                                            const struct repo_model *ensemble, const char *name)
+                                            const struct repo_model *ensemble,
+                                            const char *namespace, const char *name)
 {
     size_t n;
     struct repo_model **named = repository_named_locked(repo, name, &n);
     for (size_t i = 0; i < n; i++) {
-        if (storage_compare(named[i]->storage, ensemble->storage) == 0)
+        if (is_of_namespace(named[i], ensemble, namespace))
             return named[i];
     }
-    return n == 1 ? named[0] : NULL;
+    return n == 1 && !*namespace ? named[0] : NULL;
 }
 
 void repository_lock_named_model(struct repository *repo, struct repo_model *rm)
@@ -254,6 +267,7 @@ void repository_drop_user_and_unlock(struct repository *repo, struct repo_model 
         relations_set(&repo->relations, rm, rm->composition, NULL);
         if (rm->entry) /* no request finds it any more; meanwhile another model may get its name */
             before = table_set(rm->entry, table_view_new(0));
+        changes_announce(repo->services->changes);
     }
     cond_broadcast(&repo->changed);
     mutex_unlock(&repo->mu);
@@ -289,6 +303,14 @@ void repository_set_state_locked(struct repository *repo, struct repo_version *r
     mem_free(TAKE(rv->failure));
 }
 
+void repository_begin_loading_locked(struct repository *repo, struct repo_model *rm)
+{
+    mutex_assert_held(&repo->mu);
+    if (rm->stage != REPO_LOADING)
+        rm->loading_since_ns = clock_now_ns(repo->services->clock);
+    rm->stage = REPO_LOADING;
+}
+
 void repository_set_failed_locked(struct repository *repo, struct repo_version *rv,
                                   const char *failure)
 {
@@ -311,13 +333,17 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
         atomic_fetch_add_explicit(&repo->n_unserved, 1, memory_order_relaxed);
     else if (!unserved && rm->unserved)
         atomic_fetch_sub_explicit(&repo->n_unserved, 1, memory_order_relaxed);
+    if (unserved != rm->unserved)
+        changes_announce(repo->services->changes);
     rm->unserved = unserved;
 }
 
 void repository_add_to_table(struct repository *repo, struct repo_model *rm)
 {
-    if (!rm->entry)
-        table_add(&repo->table, 1, (const char *const[]){rm->name}, &rm->entry);
+    if (rm->entry)
+        return;
+    table_add(&repo->table, 1, (const char *const[]){rm->name}, &rm->entry);
+    changes_announce(repo->services->changes);
 }
 
 struct table_view *repository_publish_locked(struct repository *repo, struct repo_model *rm)
@@ -335,10 +361,17 @@ struct table_view *repository_publish_locked(struct repository *repo, struct rep
         if (rv->model)
             model_ref(rv->model);
     }
-    return table_set(rm->entry, view);
+    struct table_view *before = table_set(rm->entry, view);
+    changes_announce(repo->services->changes);
+    return before;
 }
 
 /* ---- Looking models up ---------------------------------------------------------------------- */
+
+char *repository_nearest(struct repository *repo, const char *name, size_t name_length)
+{
+    return table_nearest(&repo->table, name, name_length);
+}
 
 struct status *repository_find(struct repository *repo, const char *name, size_t name_length,
                                int64_t version, struct model **ret_model)
@@ -414,15 +447,30 @@ static bool are_all_able(struct repository *repo, bool may_wait)
     return all_ready;
 }
 
-/* Loops probe often, and there may be many models, so an answer holds for a while. */
+/* The answer in the lowest bit, above it the generation of the changes that it knows, then ms. */
+enum { GENERATION_BITS = 15 };
+
+static uint64_t tag_answer(uint64_t now_ms, uint32_t generation)
+{
+    generation &= (1U << GENERATION_BITS) - 1;
+    return now_ms << (GENERATION_BITS + 1) | generation << 1;
+}
+
+/*
+ * Loops probe often, and there may be many models, so an answer holds for a while, unless something
+ * changes.
+ */
 static bool are_all_known_able(struct repository *repo)
 {
-    uint64_t now_ns = clock_now_ns(repo->services->clock);
+    uint64_t now_ms = clock_now_ns(repo->services->clock) / NS_PER_MS;
+    uint32_t generation = changes_generation(repo->services->changes);
     uint64_t last = atomic_load_explicit(&repo->last_answer, memory_order_relaxed);
-    if (last && now_ns - (last & ~(uint64_t)1) < ANSWER_HOLDS_NS)
+    uint64_t last_ms = last >> (GENERATION_BITS + 1);
+    if (last && now_ms - last_ms < ANSWER_HOLDS_MS &&
+        (last | 1) == (tag_answer(last_ms, generation) | 1))
         return last & 1;
     bool all_ready = are_all_able(repo, false);
-    atomic_store_explicit(&repo->last_answer, (now_ns & ~(uint64_t)1) | all_ready,
+    atomic_store_explicit(&repo->last_answer, tag_answer(now_ms, generation) | all_ready,
                           memory_order_relaxed);
     return all_ready;
 }
@@ -652,6 +700,7 @@ static void unload_versions(void *arg, size_t i)
         if (!m || (m->n_members > 0) != round->of_ensembles)
             continue;
         repository_set_state(repo, rv, VERSION_UNLOADING);
+        agent_chain_unloading(source_agents(rv->source));
         model_unload(m, repo->backends);
         mutex_lock(&repo->mu);
         repository_set_state_locked(repo, rv, VERSION_UNLOADED);
@@ -667,6 +716,7 @@ void repository_unload_all(struct repository *repo)
 {
     retire_end_all(repo); /* first: forgotten models leave the table, too */
     table_close(&repo->table);
+    changes_announce(repo->services->changes);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* freed with the table */
     for (int ensembles = 1; ensembles >= 0; ensembles--) {

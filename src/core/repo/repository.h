@@ -17,6 +17,7 @@
 
 #include "base/compiler.h"
 
+struct agent_registry;
 struct backend_registry;
 struct buf;
 struct control;
@@ -37,7 +38,7 @@ struct status;
  * @control   its threads take models down; NULL: models never change
  */
 struct repository *repository_new(const struct model_services *services,
-                                  struct backend_registry *backends,
+                                  struct backend_registry *backends, struct agent_registry *agents,
                                   const struct server_options *options, struct control *control);
 /* repository_free - all models must be unloaded. */
 void repository_free(struct repository *repo);
@@ -88,6 +89,7 @@ NODISCARD struct status *repository_unregister(struct repository *repo, const ch
 void repository_poll(struct repository *repo);
 
 /* See server_find_model(), server_model_versions(), table_serving(), server_index(). */
+char *repository_nearest(struct repository *repo, const char *name, size_t name_length);
 NODISCARD struct status *repository_find(struct repository *repo, const char *name,
                                          size_t name_length, int64_t version,
                                          struct model **ret_model);
@@ -163,7 +165,8 @@ bool repository_has_open_sequences(struct repository *repo);
  */
 void repository_unload_all(struct repository *repo);
 
-/* repository_print_table - prints the table of models that is logged at the start. */
-void repository_print_table(struct repository *repo, struct buf *out);
+/* repository_print_table - prints the table of models that is logged at the start.
+ * @columns  see table_text_print() */
+void repository_print_table(struct repository *repo, size_t columns, struct buf *out);
 
 #endif

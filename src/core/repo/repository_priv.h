@@ -85,6 +85,7 @@ struct repo_model {
     bool missing;         /* --load-model names it, and no repository has it; see failure */
     bool empty;           /* no version in its folder is to be served */
     enum repo_stage stage;
+    uint64_t loading_since_ns;     /* when the stage became LOADING, by the services' clock */
     size_t n_versions;             /* 0: the folder could not be read, or the model is not wanted */
     struct repo_version *versions; /* ascending; (any) their n_retiring */
     char *failure;                 /* why the model could not be read, or NULL */
@@ -107,6 +108,7 @@ struct repository {
     /* Constant. */
     const struct model_services *services;
     struct backend_registry *backends;
+    struct agent_registry *agents;
     const struct server_options *options;
     struct control *control; /* its threads take models down; NULL: models never change */
 
@@ -119,8 +121,7 @@ struct repository {
     /* Models that could be read, and of which a version that should serve does not. */
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* some backend has TRITONBACKEND_ModelInstanceReady: it is asked */
-    /* The last answer of repository_all_ready() with may_wait false: its time by the services'
-     * clock, with the answer in the lowest bit. */
+    /* The last answer of repository_all_ready() with may_wait false: see tag_answer(). */
     atomic_uint_least64_t last_answer;
 
     atomic_bool stopping; /* no further model is loaded */
@@ -188,9 +189,11 @@ struct repo_model **repository_named_locked(const struct repository *repo, const
                                             size_t *ret_n);
 
 /* repository_member_locked - the model that a step of the ensemble means by that name: the one in
- * the same repository, or else the only one. NULL: there is none, or there are several. */
+ * the repository of that namespace; without a namespace, the one in the same repository, or else
+ * the only one. NULL: there is none, or there are several. */
 struct repo_model *repository_member_locked(const struct repository *repo,
-                                            const struct repo_model *ensemble, const char *name);
+                                            const struct repo_model *ensemble,
+                                            const char *namespace, const char *name);
 
 /* repository_add_to_table - requests can look the model's name up from now on. Thread: control,
  * which has locked the model. */
@@ -215,6 +218,10 @@ void repository_set_failed_locked(struct repository *repo, struct repo_version *
                                   const char *failure);
 /* repo_version_reason - what the index says of its state; "" = nothing. Borrowed, under mu. */
 const char *repo_version_reason(const struct repo_version *rv);
+
+/* repository_begin_loading_locked - enters the stage LOADING. Thread: the one that has locked the
+ * model. */
+void repository_begin_loading_locked(struct repository *repo, struct repo_model *rm);
 
 /* repository_count_locked - counts the model, or not, in n_unserved: among those that keep the
  * server from being ready. */
@@ -250,8 +257,9 @@ void repository_log_unloaded(const struct repo_model *rm, int64_t version);
 /* repository_log_missing - logs that no repository has the model of that name. */
 void repository_log_missing(const char *name);
 
-/* repository_poll_failure - makes the error for a client when the cause is in the log. */
-NODISCARD struct status *repository_poll_failure(const char *name);
+/* repository_poll_failure - makes the error for a client; the reason stands behind the reference's
+ * text. */
+NODISCARD struct status *repository_poll_failure(const char *name, const char *why);
 
 /* repository_check_name - may a model have that name? Errors: STATUS_INVALID_ARG  it may not */
 NODISCARD struct status *repository_check_name(const char *name);

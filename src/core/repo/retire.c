@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/agents/agent_chain.h"
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
@@ -98,6 +99,7 @@ void retire_start(struct list *taken)
         mutex_lock(&retiring->repo->mu);
         list_push(&retiring->repo->retiring, &retiring->link);
         mutex_unlock(&retiring->repo->mu);
+        agent_chain_unloading(source_agents(retiring->source));
         model_flush(retiring->model); /* no more requests can arrive to fill its batches */
         if (model_retire(retiring->model))
             on_alone(retiring->model);

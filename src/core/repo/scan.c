@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of scan_model(), in order: find and read the configuration, find the versions, complete
+ * The steps of a scan, in order: find and read the configuration, find the versions, complete
  * and validate the configuration, apply the version policy, check the files that a backend will
  * open by itself. Everything is read through the storage, which ensures that no link leads out of
  * the repository.
@@ -55,6 +55,17 @@ static struct status *note_files(const struct storage *s, const char *path,
         sm->files[sm->n_files++] =
             mem_printf("%s%s", list->entries[i].name, kind == FILE_FOLDER ? "/" : "");
     }
+    return NULL;
+}
+
+struct status *scan_note_folder(const struct file_list *list, struct scanned_model *sm)
+{
+    sm->folder_files = mem_try_zalloc(list->count + 1, sizeof(*sm->folder_files));
+    if (!sm->folder_files)
+        return status_no_memory();
+    for (size_t i = 0; i < list->count; i++)
+        sm->folder_files[sm->n_folder_files++] = mem_printf(
+            "%s%s", list->entries[i].name, list->entries[i].kind == FILE_FOLDER ? "/" : "");
     return NULL;
 }
 
@@ -136,7 +147,9 @@ static struct status *find_versions(const struct storage *s, const char *folder,
     struct status *st = storage_list(s, folder, &list);
     if (st)
         return st;
-    st = note_versions(s, folder, &list, quiet, sm, &first);
+    st = scan_note_folder(&list, sm);
+    if (!st)
+        st = note_versions(s, folder, &list, quiet, sm, &first);
     if (!st && first)
         st = scan_list_files(s, folder, first, sm);
     file_list_done(&list);
@@ -195,6 +208,8 @@ struct config_facts scan_facts(const char *name, const struct scanned_model *sca
         .model_name = name,
         .version_files = (const char *const *)scanned->files,
         .n_version_files = scanned->n_files,
+        .folder_files = (const char *const *)scanned->folder_files,
+        .n_folder_files = scanned->n_folder_files,
         .auto_complete = !options->strict_model_config,
     };
 }
@@ -284,26 +299,30 @@ static struct status *check_files(const struct storage *s, const char *folder,
     return st;
 }
 
-struct status *scan_model(const char *name, const struct storage *storage, const char *folder,
-                          const char *config, const struct server_options *options, bool quiet,
-                          struct scanned_model *ret_scanned)
+struct status *scan_config(const struct storage *storage, const char *folder, const char *config,
+                           const struct server_options *options, struct model_config **ret_config)
 {
-    struct scanned_model sm = {0};
-    struct status *st =
-        config ? status_prefix(model_config_parse_json(config, strlen(config), &sm.config),
-                               "Invalid config override: ")
-               : read_model_config(storage, folder, options, &sm.config);
-    if (!st)
-        st = find_versions(storage, folder, quiet, &sm);
+    if (config)
+        return status_prefix(model_config_parse_json(config, strlen(config), ret_config),
+                             "Invalid config override: ");
+    return read_model_config(storage, folder, options, ret_config);
+}
+
+struct status *scan_model(const char *name, const struct scan_place *place,
+                          struct model_config *config, const struct server_options *options,
+                          bool quiet, struct scanned_model *ret_scanned)
+{
+    struct scanned_model sm = {.config = config};
+    struct status *st = find_versions(place->storage, place->folder, quiet, &sm);
     if (!st) {
         struct config_facts facts = scan_facts(name, &sm, options);
-        facts.is_renamed = strcmp(name, folder) != 0;
+        facts.is_renamed = place->is_renamed;
         st = model_config_prepare(sm.config, &facts);
     }
     if (!st) {
         scan_apply_version_policy(&sm);
         if (!quiet)
-            st = check_files(storage, folder, &sm);
+            st = check_files(place->storage, place->folder, &sm);
     }
     if (st) {
         scanned_model_done(&sm);
@@ -322,5 +341,8 @@ void scanned_model_done(struct scanned_model *scanned)
     for (size_t i = 0; i < scanned->n_files; i++)
         mem_free(scanned->files[i]);
     mem_free(scanned->files);
+    for (size_t i = 0; i < scanned->n_folder_files; i++)
+        mem_free(scanned->folder_files[i]);
+    mem_free(scanned->folder_files);
     *scanned = (struct scanned_model){0};
 }

@@ -6,6 +6,7 @@
  * An ensemble is parked until all its members have settled: no thread waits for another one. The
  * thread that settles the last of them brings the ensemble up.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,15 +14,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/model/model_services.h"
 #include "core/options/server_options.h"
 #include "core/repo/group.h"
 #include "core/repo/load_steps.h"
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
+#include "core/threads/changes.h"
 #include "core/threads/load_slot.h"
 
-enum { MAX_ERROR_BYTES = 1 << 20 };
+enum { MAX_ERROR_BYTES = 1 << 20, MAX_REASONS = 50 };
 
 struct loader {
     struct repository *repo;
@@ -47,19 +50,22 @@ static struct repo_model *describe_listed(const struct repository *repo, struct 
     return rm;
 }
 
-static struct repo_model *describe_missing(const struct repository *repo, const char *name)
+static struct repo_model *describe_missing(struct repository *repo, const char *name)
 {
+    char *advice = listing_advise_name(repository_roots(repo), repo->options, name);
     repository_log_missing(name);
     struct repo_model *rm = repository_model_new(repo, name, NULL);
     rm->wanted = true;
     rm->missing = true;
     rm->stage = REPO_SETTLED;
-    rm->failure = mem_strdup("Not found: model not found in any model repository.");
+    rm->failure = mem_printf("Not found: model not found in any model repository.%s%s",
+                             advice ? " " : "", advice ? advice : "");
+    mem_free(advice);
     return rm;
 }
 
 struct startup_list {
-    size_t n, n_unlisted;
+    size_t n;
     struct repo_model **models; /* as the catalog will have them */
 };
 
@@ -70,7 +76,6 @@ static void add_listed(struct startup_list *list, const struct repository *repo,
         mem_realloc(list->models, (list->n + listing->n_models + 1) * sizeof(*list->models));
     for (size_t i = 0; i < listing->n_models; i++)
         list->models[list->n++] = describe_listed(repo, &listing->models[i]);
-    list->n_unlisted += listing->n_unlisted;
     listing_done(listing);
 }
 
@@ -88,16 +93,18 @@ static void add_named(struct startup_list *list, struct repository *repo, const 
 }
 
 /*
- * Fills the catalog with the models in the repositories, or with the named ones. False: not all of
- * them could be listed.
+ * Fills the catalog with the models in the repositories, or with the named ones. Adds a line to
+ * unlisted for each repository that could not be listed.
  */
-static bool list_startup_models(struct repository *repo)
+static void list_startup_models(struct repository *repo, struct buf *unlisted)
 {
     const struct server_options *o = repo->options;
     struct startup_list list = {0};
     struct listing listing = {0};
     if (is_loading_all_models(o))
         listing_of_roots(repository_roots(repo), o, false, &listing);
+    if (listing.unlisted)
+        buf_adds(unlisted, listing.unlisted);
     add_listed(&list, repo, &listing);
     for (size_t i = 0; i < o->n_startup_models && !is_loading_all_models(o);
          i++) /* sorted, as the catalog */
@@ -110,7 +117,6 @@ static bool list_startup_models(struct repository *repo)
     repo->n_models = list.n;
     repo->listed = true;
     mutex_unlock(&repo->mu);
-    return list.n_unlisted == 0;
 }
 
 /* ---- All models ------------------------------------------------------------------------------ */
@@ -132,9 +138,9 @@ static void bring_up_parked(struct repository *repo, struct repo_model *rm, stru
 }
 
 static bool is_awaited_locked(const struct repository *repo, const struct repo_model *ensemble,
-                              const char *member)
+                              const struct composition_member *m)
 {
-    const struct repo_model *rm = repository_member_locked(repo, ensemble, member);
+    const struct repo_model *rm = repository_member_locked(repo, ensemble, m->namespace, m->name);
     return rm && rm->stage != REPO_SETTLED;
 }
 
@@ -143,7 +149,7 @@ static struct load *take_parked_locked(const struct repository *repo, struct rep
 {
     const struct composition *c = rm->composition;
     for (size_t i = 0; rm->parked && i < c->n_members; i++) {
-        if (is_awaited_locked(repo, rm, c->members[i]))
+        if (is_awaited_locked(repo, rm, &c->members[i]))
             return NULL;
     }
     return TAKE(rm->parked);
@@ -214,11 +220,12 @@ static void load_members(struct repository *repo, const struct repo_model *ensem
     const struct composition *c = ensemble->composition;
     for (size_t i = 0; i < c->n_members && !is_loading_all_models(repo->options); i++) {
         mutex_lock(&repo->mu);
-        bool known = repository_member_locked(repo, ensemble, c->members[i]);
+        const struct composition_member *m = &c->members[i];
+        bool known = repository_member_locked(repo, ensemble, m->namespace, m->name);
         mutex_unlock(&repo->mu);
         if (known)
             continue;
-        struct repo_model **added = add_member_models(repo, c->members[i]);
+        struct repo_model **added = add_member_models(repo, m->name);
         for (size_t k = 0; added[k]; k++)
             load_model(repo, added[k]);
         mem_free(added);
@@ -244,7 +251,7 @@ static void load_model(struct repository *repo, struct repo_model *rm)
     if (atomic_load_explicit(&repo->stopping, memory_order_relaxed))
         return;
     mutex_lock(&repo->mu);
-    rm->stage = REPO_LOADING;
+    repository_begin_loading_locked(repo, rm);
     mutex_unlock(&repo->mu);
     struct source *source = source_of_folder(rm->storage, rm->name);
     struct load *load = load_new(repo, rm, source, NULL, LOAD_AT_START);
@@ -317,6 +324,7 @@ static struct loader make_loader(struct repository *repo)
         l.models[l.n_models++] = repo->models[i];
     }
     table_add(&repo->table, l.n_models, names, entries);
+    changes_announce(repo->services->changes);
     for (size_t i = 0; i < l.n_models; i++)
         l.models[i]->entry = entries[i];
     mem_free(entries);
@@ -357,21 +365,84 @@ static bool all_loaded(struct repository *repo)
     return all;
 }
 
+/* Adds a line "  model: reason"; the lines of a reason are indented below it. */
+static void add_reason(struct buf *out, const char *title, const char *version, const char *reason)
+{
+    buf_addf(out, "\n  %s%s%s: ", title, *version ? " version " : "", version);
+    for (const char *p = reason; *p; p++) {
+        if (*p == '\n' && !p[1])
+            break;
+        buf_addf(out, *p == '\n' ? "\n    " : "%c", *p);
+    }
+}
+
+static void add_reasons_of(struct buf *out, const struct repo_model *rm)
+{
+    if (rm->failure)
+        add_reason(out, rm->title, "", rm->failure);
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        const struct repo_version *rv = &rm->versions[j];
+        char version[32];
+        snprintf(version, sizeof(version), "%lld", (long long)rv->version);
+        if (rv->state != VERSION_READY)
+            add_reason(out, rm->title, version, repo_version_reason(rv));
+    }
+}
+
+static bool has_failed(const struct repo_model *rm)
+{
+    bool failed = rm->failure != NULL;
+    for (size_t j = 0; j < rm->n_versions; j++)
+        failed |= rm->versions[j].state != VERSION_READY;
+    return failed;
+}
+
+/*
+ * Why the start has failed, for a reader who sees nothing else. The first line is the reference's
+ * when no model serves.
+ */
+static struct status *describe_start(struct repository *repo, const char *unlisted)
+{
+    AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES), reasons = BUF_INIT(MAX_ERROR_BYTES);
+    size_t n_failed = 0;
+    if (!is_loading_all_models(repo->options))
+        describe_failed_models(repo, &text);
+    bool has_named = text.size > 0;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        if (!has_failed(repo->models[i]))
+            continue;
+        if (n_failed++ < MAX_REASONS)
+            add_reasons_of(&reasons, repo->models[i]);
+    }
+    size_t n_models = repo->n_models;
+    mutex_unlock(&repo->mu);
+    if (n_failed > MAX_REASONS)
+        buf_addf(&reasons, "\n  … and %zu more models", n_failed - MAX_REASONS);
+    if ((n_failed == n_models && !has_named) || (n_failed == 0 && !*unlisted))
+        buf_adds(&text, "failed to load all models\n");
+    if (*unlisted)
+        buf_adds(&text, unlisted);
+    if (n_failed)
+        buf_addf(&text, "%zu of %zu models failed:%s\n", n_failed, n_models, buf_text(&reasons));
+    if (n_failed && n_failed < n_models)
+        buf_adds(&text, "With --exit-on-error=false the server starts without them.\n");
+    return status_new(has_named ? STATUS_INVALID_ARG : STATUS_INTERNAL, "%.*s", (int)text.size - 1,
+                      buf_text(&text));
+}
+
 struct status *repository_load_all(struct repository *repo)
 {
     if (repo->options->control_mode == CONTROL_EXPLICIT) /* only there files come with requests */
         source_sweep();
-    bool all_listed = list_startup_models(repo);
+    AUTO(buf) unlisted = BUF_INIT(MAX_ERROR_BYTES);
+    list_startup_models(repo, &unlisted);
     struct loader l = make_loader(repo);
     load_in_parallel("model-load", repo->options->load_threads, l.n_models, load_one, &l);
     end_left_over(repo);
     mem_free(l.models);
 
-    if (all_listed && all_loaded(repo))
+    if (unlisted.size == 0 && all_loaded(repo))
         return NULL;
-    AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
-    if (!is_loading_all_models(repo->options))
-        describe_failed_models(repo, &failures);
-    return failures.size ? status_new(STATUS_INVALID_ARG, "%s", buf_text(&failures))
-                         : status_new(STATUS_INTERNAL, "failed to load all models");
+    return describe_start(repo, buf_text(&unlisted));
 }

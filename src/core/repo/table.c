@@ -16,6 +16,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "core/model/model.h"
 #include "core/repo/model_version.h"
 
@@ -335,6 +336,36 @@ struct status *table_find(struct table *t, const char *name, size_t name_length,
         return st;
     *ret_model = m;
     return NULL;
+}
+
+static bool entry_serves(const struct table_entry *e)
+{
+    const struct table_view *v = atomic_load_explicit(&e->view, memory_order_acquire);
+    for (size_t j = 0; v && j < v->n_versions; j++) {
+        if (v->versions[j].model)
+            return true;
+    }
+    return false;
+}
+
+char *table_nearest(struct table *t, const char *name, size_t name_length)
+{
+    enum { MOST_NAMES = 64 }; /* comparing takes about 1 µs each, on the thread of a loop */
+    char *wanted = mem_strndup(name, name_length);
+    const struct table_entry *nearest = NULL;
+    const struct map_entry *next;
+    const struct head *head = snapshot_enter(&t->head);
+    size_t pos = 0, n = 0, least = SIZE_MAX;
+    while (head && n < MOST_NAMES && (next = map_next(&head->directory->by_name, &pos))) {
+        const struct table_entry *e = next->value;
+        if (entry_serves(e) && str_nearer(wanted, e->name, &least))
+            nearest = e;
+        n++;
+    }
+    char *found = nearest ? mem_strdup(nearest->name) : NULL;
+    snapshot_exit();
+    mem_free(wanted);
+    return found;
 }
 
 struct status *table_versions(struct table *t, const char *name, size_t name_length,

@@ -80,6 +80,13 @@ NODISCARD struct table_view *table_set(struct table_entry *e, struct table_view 
 void table_view_end(struct table *t, struct table_view *view);
 
 /*
+ * table_nearest - the name of a model that serves and is named like `name`, which no model has;
+ * NULL if there is none. It looks at a bounded number of names. The caller frees it with
+ * mem_free().
+ */
+char *table_nearest(struct table *t, const char *name, size_t name_length);
+
+/*
  * table_find, table_versions - see server_find_model() and server_model_versions(). The caller ends
  * the reference to the model, and frees the versions with mem_free().
  *

@@ -29,6 +29,54 @@ NODISCARD PRINTF_LIKE(2, 3) static struct status *misfit(const struct request *r
     return status_prefix(st, PREFIX, request_log_name(r));
 }
 
+/* ---- What the model expects, behind the reference's text --------------------------------------
+ */
+
+enum { MAX_LISTED = 8 };
+
+/* The shape that a request gives: with the batch dimension in front. */
+static void print_expected(struct buf *out, const struct model *m, const struct tensor_spec *spec)
+{
+    if (!m->batching) {
+        shape_print(out, spec->dims, spec->n_dims);
+        return;
+    }
+    buf_adds(out, "[-1");
+    for (uint32_t i = 0; i < spec->n_dims; i++)
+        buf_addf(out, ",%lld", (long long)spec->dims[i]);
+    buf_addc(out, ']');
+}
+
+/* The error of a name that the model does not have. */
+static struct status *wrong_name(const struct model *m, const char *what, const char *name,
+                                 const struct tensor_spec *specs, uint32_t n)
+{
+    AUTO(buf) list = BUF_INIT(MAX_TEXT);
+    for (uint32_t i = 0; i < MIN(n, (uint32_t)MAX_LISTED); i++) {
+        buf_addf(&list, "%s'%s' %s ", i ? ", " : "", specs[i].name, dtype_name(specs[i].dtype));
+        print_expected(&list, m, &specs[i]);
+    }
+    if (n > MAX_LISTED)
+        buf_addf(&list, " and %u more", n - MAX_LISTED);
+    return status_new(STATUS_INVALID_ARG, "unexpected inference %s '%s' for model '%s'; it has %s",
+                      what, name, m->name, n ? buf_text(&list) : "none");
+}
+
+/* Adds the shape to be sent, if the input is right but for its batch dimension. */
+static void add_batch_advice(struct buf *out, const struct model *m, const struct input *in,
+                             const struct tensor_spec *spec)
+{
+    bool lacks_batch = m->batching && spec && in->n_dims == spec->n_dims;
+    for (uint32_t i = 0; i < in->n_dims && lacks_batch; i++)
+        lacks_batch = in->shape[i] >= 0 && (spec->dims[i] == -1 || spec->dims[i] == in->shape[i]);
+    if (!lacks_batch)
+        return;
+    buf_adds(out, "; the model takes a batch: send [1");
+    for (uint32_t i = 0; i < in->n_dims; i++)
+        buf_addf(out, ",%lld", (long long)in->shape[i]);
+    buf_addc(out, ']');
+}
+
 /* ---- Raw input (reference/behaviours §5.1) --------------------------------------------------- */
 
 static struct status *deduce_raw_shape(struct request *r, struct input *in,
@@ -115,6 +163,17 @@ static struct status *check_raw(struct request *r, bool *ret_raw)
     return deduce_raw_shape(r, in, &m->inputs[0]);
 }
 
+/* A body without inference data is a raw input, by mistake most often when it is empty. */
+static struct status *advise_raw(const struct request *r, struct status *st)
+{
+    if (st == status_no_memory() || r->maker.inputs[0]->size_bytes > 0)
+        return st;
+    struct status *whole =
+        status_new(status_code(st), "%s; the body of the request is empty", status_message(st));
+    status_free(st);
+    return whole;
+}
+
 /* ---- Names, counts --------------------------------------------------------------------------- */
 
 static struct status *wrong_input_count(struct request *r)
@@ -149,8 +208,7 @@ static struct status *check_names(struct request *r, bool raw)
     struct model *m = r->model;
     for (uint32_t i = 0; i < r->maker.n_outputs; i++) {
         if (!model_find_output(m, r->maker.outputs[i]))
-            return status_new(STATUS_INVALID_ARG, "unexpected inference output '%s' for model '%s'",
-                              r->maker.outputs[i], m->name);
+            return wrong_name(m, "output", r->maker.outputs[i], m->outputs, m->n_outputs);
     }
     if (r->maker.n_inputs > m->n_inputs || r->maker.n_inputs < m->n_required_inputs)
         return wrong_input_count(r);
@@ -158,10 +216,31 @@ static struct status *check_names(struct request *r, bool raw)
         struct input *in = r->maker.inputs[i];
         in->spec = raw ? &m->inputs[0] : model_find_input(m, in->name);
         if (!in->spec)
-            return status_new(STATUS_INVALID_ARG, "unexpected inference input '%s' for model '%s'",
-                              in->name, m->name);
+            return wrong_name(m, "input", in->name, m->inputs, m->n_inputs);
     }
     return NULL;
+}
+
+static struct status *too_large_batch(struct request *r, const struct input *in)
+{
+    struct model *m = r->model;
+    AUTO(buf) advice = BUF_INIT(MAX_TEXT);
+    add_batch_advice(&advice, m, in, in->spec);
+    if (advice.size == 0 && m->config && m->config->batch_from_backend)
+        buf_addf(
+            &advice,
+            "; its config.pbtxt has %s, so its backend has chosen %u: write a larger one there",
+            m->config->batch_written ? "max_batch_size 0" : "no max_batch_size", m->max_batch_size);
+    return misfit(r, "inference request batch-size must be <= %u for '%s'%s", m->max_batch_size,
+                  m->name, buf_text(&advice));
+}
+
+static struct status *no_batch_dimension(struct request *r, const struct input *in)
+{
+    AUTO(buf) advice = BUF_INIT(MAX_TEXT);
+    add_batch_advice(&advice, r->model, in, in->spec);
+    return misfit(r, "input '%s' has no shape but model requires batch dimension for '%s'%s",
+                  in->name, r->model->name, buf_text(&advice));
 }
 
 static struct status *check_batch(struct request *r)
@@ -174,11 +253,9 @@ static struct status *check_batch(struct request *r)
     for (uint32_t i = 0; i < r->maker.n_inputs; i++) {
         struct input *in = r->maker.inputs[i];
         if (in->n_dims == 0)
-            return misfit(r, "input '%s' has no shape but model requires batch dimension for '%s'",
-                          in->name, m->name);
+            return no_batch_dimension(r, in);
         if (in->shape[0] > m->max_batch_size)
-            return misfit(r, "inference request batch-size must be <= %u for '%s'",
-                          m->max_batch_size, m->name);
+            return too_large_batch(r, in);
         if (in->shape[0] < 0)
             continue; /* the next step names it */
         if (i == 0 || r->admitted.batch_size == 0)
@@ -197,17 +274,12 @@ static struct status *wrong_shape(struct request *r, const struct input *in)
     struct model *m = r->model;
     AUTO(buf) expected = BUF_INIT(MAX_TEXT);
     AUTO(buf) got = BUF_INIT(MAX_TEXT);
-    if (m->batching) { /* with the batch dimension in front */
-        buf_adds(&expected, "[-1");
-        for (uint32_t i = 0; i < in->spec->n_dims; i++)
-            buf_addf(&expected, ",%lld", (long long)in->spec->dims[i]);
-        buf_addc(&expected, ']');
-    } else {
-        shape_print(&expected, in->spec->dims, in->spec->n_dims);
-    }
+    AUTO(buf) advice = BUF_INIT(MAX_TEXT);
+    print_expected(&expected, m, in->spec);
     shape_print(&got, in->shape, in->n_dims);
+    add_batch_advice(&advice, m, in, in->spec);
     return misfit(
-        r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in->name,
+        r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s%s", in->name,
         m->name, buf_text(&expected), buf_text(&got),
         m->batching
             ? "NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
@@ -215,7 +287,8 @@ static struct status *wrong_shape(struct request *r, const struct input *in)
               "shape including the batch dim in your input dims config, try setting "
               "max_batch_size to zero. See the model configuration docs for more info on "
               "max_batch_size."
-            : "");
+            : "",
+        buf_text(&advice));
 }
 
 /* Applies the reshape that the backend sees; its -1 take the values of the dims' -1. */
@@ -360,8 +433,9 @@ static struct status *check_bytes(struct request *r, struct input *in)
     if ((uint64_t)expected != in->size_bytes)
         return misfit(r,
                       "input byte size mismatch for input '%s' for model '%s'. Expected %lld, "
-                      "got %zu",
-                      in->name, m->name, (long long)expected, in->size_bytes);
+                      "got %zu; its shape has %lld elements %s of %zu bytes",
+                      in->name, m->name, (long long)expected, in->size_bytes, (long long)elements,
+                      dtype_name(in->dtype), element_bytes);
     return NULL;
 }
 
@@ -456,5 +530,5 @@ struct status *request_admit(struct request *r)
     if (raw && !st)
         r->maker.inputs[0]->name =
             r->maker.inputs[0]->spec->name; /* the backend gets the model's name */
-    return st;
+    return raw && st ? advise_raw(r, st) : st;
 }

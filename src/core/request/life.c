@@ -50,6 +50,7 @@ void request_begin(struct request *r)
     atomic_store_explicit(&r->life.responded, false, memory_order_relaxed);
     atomic_store_explicit(&r->life.n_reported, 0, memory_order_relaxed);
     r->order.in = NULL;
+    atomic_store_explicit(&r->cache.missed, false, memory_order_relaxed);
     atomic_store_explicit(&r->life.stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->life.refs, 1, memory_order_relaxed);
     model_request_begun(r->model);
@@ -250,11 +251,15 @@ struct status *request_reschedule(struct request *r)
 
 void request_cancel(struct request *r)
 {
-    atomic_store(&r->life.cancelled, true); /* seq_cst: pairs with steps_begin() */
-    if (atomic_load_explicit(&r->life.waiting, memory_order_relaxed))
+    /* seq_cst: pairs with steps_begin(), calls_of() and pull_waits_locked(). */
+    atomic_store(&r->life.cancelled, true);
+    if (atomic_load(&r->life.waiting))
         r->model->scheduler_ops->on_cancelled(r);
     if (UNLIKELY(atomic_load(&r->life.steps)))
         steps_cancel_of(r);
+    struct request_calls *calls = atomic_load(&r->life.calls);
+    if (UNLIKELY(calls != NULL))
+        calls->cancel(calls, r);
 }
 
 struct status *status_cancelled(void)
@@ -308,6 +313,17 @@ void response_free(struct response *resp)
     request_unref(r);
 }
 
+/* A request of several responses has none that could stand for it. */
+static void keep_in_cache(const struct response *resp, uint32_t flags)
+{
+    struct request *r = resp->request;
+    mutex_assert_none_held();
+    if (!(flags & RESPONSE_FINAL))
+        atomic_store_explicit(&r->cache.missed, false, memory_order_relaxed);
+    else if (!resp->error)
+        r->model->cached->keep(resp);
+}
+
 struct status *response_send(struct response *resp, uint32_t flags, struct status *error)
 {
     struct request *r = resp->request;
@@ -317,6 +333,8 @@ struct status *response_send(struct response *resp, uint32_t flags, struct statu
         trace_output(r, resp->outputs[i]);
     resp->error = error;
     resp->sent = true;
+    if (UNLIKELY(atomic_load_explicit(&r->cache.missed, memory_order_relaxed)))
+        keep_in_cache(resp, flags);
     struct status *st = request_send(r, resp, flags);
     request_sender_done(r);
     return st;

@@ -49,7 +49,10 @@ void request_unref(struct request *r)
     if (atomic_load_explicit(&r->life.refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&r->life.refs, 1, memory_order_acq_rel) != 1)
         return;
-    arena_reset(&r->arena);
+    struct request_calls *calls = atomic_load_explicit(&r->life.calls, memory_order_relaxed);
+    if (UNLIKELY(calls != NULL))
+        calls->unref(calls);
+    arena_done(&r->arena);
     model_unref(r->model);
     r->ops->destroy(r);
 }
@@ -62,17 +65,24 @@ bool request_is_late(const struct request *r)
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
                                    uint32_t *capacity, const struct parameter *p)
 {
+    struct parameter named = *p;
+    named.name = arena_strndup(a, p->name, strlen(p->name));
+    return named.name ? parameter_append_named(a, items, n, capacity, &named) : NULL;
+}
+
+struct parameter *parameter_append_named(struct arena *a, struct parameter **items, uint32_t *n,
+                                         uint32_t *capacity, const struct parameter *p)
+{
     struct parameter *grown = arena_grow(a, *items, *n, capacity, sizeof(**items));
     if (!grown)
         return NULL;
     *items = grown;
-    struct parameter copy = *p;
-    copy.name = arena_strndup(a, p->name, strlen(p->name));
-    if (p->type == PARAMETER_STRING)
-        copy.string = arena_strndup(a, p->string, strlen(p->string));
-    if (!copy.name || (p->type == PARAMETER_STRING && !copy.string))
-        return NULL;
-    grown[*n] = copy;
+    grown[*n] = *p;
+    if (p->type == PARAMETER_STRING) {
+        grown[*n].string = arena_strndup(a, p->string, strlen(p->string));
+        if (!grown[*n].string)
+            return NULL;
+    }
     return &grown[(*n)++];
 }
 
@@ -110,21 +120,25 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     return input_new(r, own, ret_input);
 }
 
+enum dims_fault { DIMS_FINE, DIMS_NEGATIVE, DIMS_TOO_LARGE };
+
 /* Checks the shape of an input as the reference does: -1 is checked later, smaller values never. */
-static struct status *check_given_shape(const char *name, size_t name_length, const int64_t *shape,
-                                        size_t n_dims)
+static inline enum dims_fault find_dims_fault(const int64_t *shape, size_t n_dims)
 {
-    enum { FINE, NEGATIVE, TOO_MANY } fault = FINE;
     int64_t elements = 1;
-    for (size_t i = 0; i < n_dims && fault == FINE; i++) {
+    for (size_t i = 0; i < n_dims; i++) {
         if (shape[i] < -1)
-            fault = NEGATIVE;
-        else if (shape[i] > 0 && __builtin_mul_overflow(elements, shape[i], &elements))
-            fault = TOO_MANY;
+            return DIMS_NEGATIVE;
+        if (shape[i] > 0 && __builtin_mul_overflow(elements, shape[i], &elements))
+            return DIMS_TOO_LARGE;
     }
-    if (LIKELY(fault == FINE))
-        return NULL;
-    if (fault == TOO_MANY)
+    return DIMS_FINE;
+}
+
+static struct status *wrong_given_shape(const char *name, size_t name_length, const int64_t *shape,
+                                        size_t n_dims, enum dims_fault fault)
+{
+    if (fault == DIMS_TOO_LARGE)
         return status_new(STATUS_INVALID_ARG,
                           "element count for tensor '%.*s' exceeds maximum size of %lld",
                           (int)name_length, name, (long long)INT64_MAX);
@@ -138,12 +152,12 @@ struct status *request_add_input(struct request *r, const char *name, size_t nam
                                  enum dtype dtype, const int64_t *shape, size_t n_dims,
                                  struct input **ret_input)
 {
-    struct status *st = check_given_shape(name, name_length, shape, n_dims);
-    if (st)
-        return st;
+    enum dims_fault fault = find_dims_fault(shape, n_dims);
+    if (UNLIKELY(fault != DIMS_FINE))
+        return wrong_given_shape(name, name_length, shape, n_dims, fault);
 
     struct input *in;
-    st = input_append(r, name, name_length, &in);
+    struct status *st = input_append(r, name, name_length, &in);
     if (st)
         return st;
     in->dtype = dtype;
@@ -161,10 +175,10 @@ struct status *request_add_known_input(struct request *r, const struct tensor_sp
                                        enum dtype dtype, const int64_t *shape, size_t n_dims,
                                        struct input **ret_input)
 {
-    struct status *st = check_given_shape(spec->name, strlen(spec->name), shape, n_dims);
-    if (st)
-        return st;
-    st = input_new(r, spec->name, ret_input);
+    enum dims_fault fault = find_dims_fault(shape, n_dims);
+    if (UNLIKELY(fault != DIMS_FINE))
+        return wrong_given_shape(spec->name, strlen(spec->name), shape, n_dims, fault);
+    struct status *st = input_new(r, spec->name, ret_input);
     if (st)
         return st;
     (*ret_input)->dtype = dtype;

@@ -28,10 +28,12 @@
 #include "base/arena.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "core/model/model_cache.h"
 #include "core/model/tensor.h"
 #include "core/threads/watchdog.h"
 
 struct instance;
+struct loop;
 struct model;
 struct response_order;
 struct output;
@@ -145,9 +147,13 @@ struct inline_budget {
     struct model *waiting[8];  /* models that wait for pull_run_deferred(), each counted as if
                                   in flight */
     bool is_embedders;         /* no loop: a thread of the program that embeds the server */
+    bool is_workers;           /* no loop: the worker of an instance, between its executions */
     struct inline_watch watch; /* of what is executed inline; see inline_watch_open() */
     /* `waiting` has its first model. NULL: this thread has no loop, and defers no models. */
     void (*on_wait)(struct inline_budget *budget);
+    struct loop *loop;  /* where executions may leave (core/backend/leave.h); NULL: they may not */
+    uint64_t iteration; /* of the loop, for which left_ns was set */
+    struct list left;   /* the loop's: the instances whose executions it finishes */
 };
 
 /*
@@ -185,6 +191,8 @@ struct maker_part {
     struct step_times *step_times; /* of the ensemble's request that it is a step of; or NULL */
     const char *id;                /* never NULL */
     uint32_t flags;                /* REQUEST_SEQUENCE_… */
+    bool goes_on;                  /* it is accepted while its model stops (on_behalf.h) */
+    bool may_wait; /* its thread may wait for the response cache: it is an embedder's own */
     struct correlation_id correlation_id;
     uint64_t priority;
     uint64_t timeout_us; /* of the time in the queue, if the model allows that; 0: none */
@@ -205,6 +213,16 @@ struct admitted_part {
     struct response *spare; /* room in the arena for one response: response.c; or NULL */
     uint32_t batch_size;    /* 0 for a model without batching */
     uint64_t start_ns, queue_ns;
+};
+
+/* Of a request of a model that has a response cache (core/cache/cache.h). */
+struct cache_part {
+    /* The cache does not have its response, which is to be kept. Set before the scheduler has the
+     * request; false once it has had a response that is not its final one. */
+    atomic_bool missed;
+    /* Constant once a scheduler has it. */
+    struct cache_key key;
+    uint64_t look_up_ns; /* how long the look-up took */
 };
 
 /* The scheduler's, under scheduler.mu; of a refused request, the thread's that answers it. */
@@ -249,6 +267,16 @@ struct watched_part {
 
 enum { REQUEST_LAST_ROOM_BYTES = 192 };
 
+/* The requests that a backend makes on behalf of this one; implemented by core/request/on_behalf.c.
+ * Constant. */
+struct request_calls {
+    /* The request is being cancelled. Thread: any that has a reference to it, without locks of the
+     * level of steps.mu or above. */
+    void (*cancel)(struct request_calls *c, struct request *parent);
+    /* The request's memory is about to be reused. */
+    void (*unref)(struct request_calls *c);
+};
+
 /* Any thread. */
 struct life_part {
     atomic_int refs; /* the maker; the core until the end; each response and factory */
@@ -268,6 +296,9 @@ struct life_part {
     atomic_bool cancelled;
     atomic_bool waiting;           /* in a scheduler; changed under its lock */
     _Atomic(struct steps *) steps; /* executed for it; a reference, see core/request/steps.h */
+    /* Made by its backend on its behalf (core/request/on_behalf.h); a reference. NULL: none has
+     * been, since the object was made. */
+    _Atomic(struct request_calls *) calls;
 };
 
 struct request {
@@ -280,6 +311,7 @@ struct request {
 
     struct maker_part maker;
     struct admitted_part admitted;
+    struct cache_part cache;
     struct queue_part queue;
     struct order_part order;
     struct sequence_part seq;
@@ -387,6 +419,9 @@ static inline bool request_is_overdue(const struct request *r)
 /* parameter_append - adds a copy to an array in the arena. NULL: no memory. */
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
                                    uint32_t *capacity, const struct parameter *p);
+/* parameter_append_named - the same, but the name is borrowed for the life of the array. */
+struct parameter *parameter_append_named(struct arena *a, struct parameter **items, uint32_t *n,
+                                         uint32_t *capacity, const struct parameter *p);
 
 /* request_log_name - "<id>" or "<id_unknown>", as error texts show it. */
 const char *request_log_name(const struct request *r);

@@ -68,6 +68,24 @@ void trace_inputs(struct request *r, enum trace_activity activity)
     }
 }
 
+/* The first request of the batch whose trace has that maker. */
+static struct trace *find_first_traced(struct request *const batch[], const struct trace_ops *ops)
+{
+    while (!(*batch)->maker.trace || (*batch)->maker.trace->ops != ops)
+        batch++;
+    return (*batch)->maker.trace;
+}
+
+void trace_execution(struct request *const batch[], uint32_t i, uint32_t n_requests)
+{
+    struct trace *t = batch[i]->maker.trace;
+    if (LIKELY(!t))
+        return;
+    if (n_requests > 1 && t->ops->batch && t->level & TRACE_TIMESTAMPS)
+        t->ops->batch(t, find_first_traced(batch, t->ops), n_requests);
+    trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);
+}
+
 void trace_output(struct request *r, const struct output *out)
 {
     struct trace *t = r->maker.trace;

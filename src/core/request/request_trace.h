@@ -27,6 +27,8 @@ void trace_drop(struct request *r);
 void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
 void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */
 void trace_inputs(struct request *r, enum trace_activity activity);
+/* The request number i of a batch is about to be executed: what it is executed with, its inputs. */
+void trace_execution(struct request *const batch[], uint32_t i, uint32_t n_requests);
 void trace_output(struct request *r, const struct output *out);
 void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
                    uint64_t compute_end_ns, uint64_t exec_end_ns);

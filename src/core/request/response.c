@@ -106,7 +106,7 @@ void response_discard(struct response *resp)
             r->ops->free_output(r, resp->outputs[i]);
     }
     status_free(resp->error);
-    arena_reset(&resp->arena);
+    arena_done(&resp->arena);
     give_room(r, resp);
 }
 
@@ -168,6 +168,14 @@ struct status *response_add_parameter(struct response *resp, const struct parame
 {
     if (!parameter_append(&resp->arena, &resp->parameters, &resp->n_parameters,
                           &resp->parameter_capacity, p))
+        return status_no_memory();
+    return NULL;
+}
+
+struct status *response_add_named_parameter(struct response *resp, const struct parameter *p)
+{
+    if (!parameter_append_named(&resp->arena, &resp->parameters, &resp->n_parameters,
+                                &resp->parameter_capacity, p))
         return status_no_memory();
     return NULL;
 }

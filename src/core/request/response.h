@@ -87,6 +87,10 @@ NODISCARD struct status *response_add_output(struct response *resp, const char *
 /* output_alloc - has the maker of the request allocate the output's memory. Once per output. */
 NODISCARD struct status *output_alloc(struct output *out, size_t size_bytes);
 NODISCARD struct status *response_add_parameter(struct response *resp, const struct parameter *p);
+/* response_add_named_parameter - the same, but the name is borrowed for the life of the response.
+ */
+NODISCARD struct status *response_add_named_parameter(struct response *resp,
+                                                      const struct parameter *p);
 
 /* The alloc_output and free_output of makers that have no memory of their own: outputs come from
  * the request's pool, or if they are small from the response's arena. */

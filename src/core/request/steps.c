@@ -10,7 +10,21 @@
 
 enum { STEPS_LEVEL = 480 };
 
-static void unref_steps(struct steps *s)
+void steps_init(struct steps *s, void (*free)(struct steps *s))
+{
+    mutex_init(&s->mu, STEPS_LEVEL, "steps.mu");
+    list_init(&s->running);
+    s->free = free;
+    s->is_cancelled = false;
+    atomic_init(&s->refs, 1);
+}
+
+void steps_ref(struct steps *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void steps_unref(struct steps *s)
 {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -20,13 +34,10 @@ static void unref_steps(struct steps *s)
 
 void steps_begin(struct steps *s, struct request *parent, void (*free)(struct steps *s))
 {
-    mutex_init(&s->mu, STEPS_LEVEL, "steps.mu");
-    list_init(&s->running);
-    s->free = free;
-    atomic_init(&s->refs, 2);
+    steps_init(s, free);
+    steps_ref(s);
     /* seq_cst: request_cancel() stores `cancelled`, and then loads this pointer. One of the two
      * threads sees what the other one has stored. */
-    s->is_cancelled = false;
     atomic_store(&parent->life.steps, s);
     if (UNLIKELY(atomic_load(&parent->life.cancelled))) {
         mutex_lock(&s->mu);
@@ -38,8 +49,8 @@ void steps_begin(struct steps *s, struct request *parent, void (*free)(struct st
 void steps_end(struct steps *s, struct request *parent)
 {
     if (LIKELY(atomic_exchange_explicit(&parent->life.steps, NULL, memory_order_acq_rel) != NULL))
-        unref_steps(s);
-    unref_steps(s);
+        steps_unref(s);
+    steps_unref(s);
 }
 
 bool steps_add_locked(struct steps *s, struct step *step)
@@ -81,5 +92,5 @@ void steps_cancel_of(struct request *parent)
     if (!s)
         return; /* it has ended, or another thread cancels them */
     steps_cancel(s);
-    unref_steps(s);
+    steps_unref(s);
 }

@@ -47,6 +47,13 @@ struct steps {
                                       possibly inside request_cancel() */
 };
 
+/* steps_init - without steps, and without a parent that reaches them by a cancel. The caller has
+ * the only reference. */
+void steps_init(struct steps *s, void (*free)(struct steps *s));
+/* steps_ref, steps_unref - the last unref calls s->free(). Thread: any. */
+void steps_ref(struct steps *s);
+void steps_unref(struct steps *s);
+
 /* steps_begin - from now on a cancel of the parent reaches the steps, too. The caller has a
  * reference, which steps_end() ends. */
 void steps_begin(struct steps *s, struct request *parent, void (*free)(struct steps *s));

@@ -39,6 +39,13 @@ static bool remove_from_waiting(struct pull_scheduler *s, struct request *r)
     return true;
 }
 
+static uint64_t find_first_waiting(const struct pull_scheduler *s)
+{
+    if (list_empty(&s->waiting))
+        return UINT64_MAX;
+    return LIST_ENTRY(s->waiting.next, struct request, queue.link)->admitted.queue_ns;
+}
+
 static void free_default_scheduler(struct pull_scheduler *s)
 {
     pull_done(s);
@@ -48,10 +55,12 @@ static void free_default_scheduler(struct pull_scheduler *s)
 static const struct pull_ops ops = {
     .for_requests = &pull_request_ops,
     .lends = true,
+    .leaves = true,
     .push_locked = push_to_waiting,
     .take_locked = take_first_waiting,
     .has_work_locked = has_waiting,
     .remove_locked = remove_from_waiting,
+    .find_oldest_locked = find_first_waiting,
     .free = free_default_scheduler,
 };
 

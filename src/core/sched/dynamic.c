@@ -40,7 +40,6 @@ struct dynamic_scheduler {
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
     bool uses_deadlines;                   /* constant: there is a delay, or a time limit */
-    bool preserves_order;                  /* constant */
     struct response_order order;
 
     /* Under scheduler.mu. */
@@ -165,7 +164,7 @@ static struct status *push_to_queue(struct pull_scheduler *s, struct request *r)
     struct status *st = queue_push(&d->queue, r, &is_last);
     if (st)
         return st;
-    if (d->preserves_order)
+    if (d->scheduler.order && !r->order.in) /* it may have had one since it came: cached.c */
         response_order_add(&d->order, r);
     if (is_last)
         d->all_seen = false;
@@ -357,6 +356,11 @@ static void free_dynamic_scheduler(struct pull_scheduler *s)
     mem_free(d);
 }
 
+static uint64_t find_oldest_in_queue(const struct pull_scheduler *s)
+{
+    return queue_oldest_ns(&CONTAINER_OF((uintptr_t)s, struct dynamic_scheduler, scheduler)->queue);
+}
+
 static void set_rule(struct batch_rule *rule, const struct model *m)
 {
     const Inference__ModelDynamicBatching *c = m->config->pb->dynamic_batching;
@@ -367,10 +371,12 @@ static void set_rule(struct batch_rule *rule, const struct model *m)
 static const struct pull_ops ops = {
     .for_requests = &pull_request_ops,
     .batches = true,
+    .leaves = true,
     .push_locked = push_to_queue,
     .take_locked = take_due_batch,
     .has_work_locked = has_due_batch,
     .remove_locked = remove_from_queue,
+    .find_oldest_locked = find_oldest_in_queue,
     .on_timer_locked = on_queue_timer_locked,
     .free = free_dynamic_scheduler,
 };
@@ -383,6 +389,7 @@ static const struct pull_ops ops_with_strategy = {
     .take_locked = take_examined,
     .has_work_locked = has_examined_work,
     .remove_locked = remove_from_queue,
+    .find_oldest_locked = find_oldest_in_queue,
     .on_timer_locked = on_queue_timer_locked,
     .free = free_dynamic_scheduler,
 };
@@ -394,7 +401,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     set_rule(&d->rule, m);
     queue_init(&d->queue, m, m->config->pb->dynamic_batching);
     response_order_init(&d->order);
-    d->preserves_order = m->config->pb->dynamic_batching->preserve_ordering;
+    d->scheduler.order = m->config->pb->dynamic_batching->preserve_ordering ? &d->order : NULL;
     d->strategy = m->strategy;
     d->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
     struct status *st = pull_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);

@@ -191,7 +191,7 @@ NODISCARD static struct status *submit_step(struct ensemble_step_request *s, uin
     trace_step(r, s->parent->outer);
     request_begin(r);
     trace_begin(r);
-    if (UNLIKELY(atomic_load(&m->stopping)))
+    if (UNLIKELY(atomic_load(&m->stopping)) && !r->maker.goes_on)
         st = request_too_late(r);
     else
         st = scheduler_submit(m->scheduler, r);
@@ -558,7 +558,7 @@ static const uint64_t *take_requested(const struct ensemble_plan *p, const struc
 /* The server stops: only sequences that have begun in a step's model go on. */
 static bool comes_too_late(const struct request *r)
 {
-    return atomic_load_explicit(&r->model->is_closing, memory_order_relaxed) &&
+    return atomic_load_explicit(&r->model->is_closing, memory_order_relaxed) && !r->maker.goes_on &&
            (!request_names_sequence(r) || (r->maker.flags & REQUEST_SEQUENCE_START));
 }
 

@@ -17,6 +17,7 @@
 #include "core/model/model.h"
 #include "core/request/life.h"
 #include "core/sched/ensemble_priv.h"
+#include "core/sched/spare_block.h"
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
@@ -131,6 +132,29 @@ NODISCARD static struct status *alloc_leaving(struct ensemble_request *er, struc
     return st;
 }
 
+/* Memory that only steps see. */
+NODISCARD static struct status *alloc_between(struct request *r, struct output *out,
+                                              size_t size_bytes)
+{
+    void *spare = UNLIKELY(size_bytes >= SPARE_BLOCK_LEAST_BYTES)
+                      ? spare_block_take(r->pool, size_bytes, r->model->owner)
+                      : NULL;
+    if (!spare)
+        return response_alloc_pooled(r, out, size_bytes);
+    out->base = spare;
+    out->memory_type = MEMORY_CPU;
+    out->memory_type_id = 0;
+    return NULL;
+}
+
+static void free_between(struct request *r, struct output *out)
+{
+    if (UNLIKELY(out->size_bytes >= SPARE_BLOCK_LEAST_BYTES))
+        spare_block_release(out->base);
+    else
+        response_free_pooled(r, out);
+}
+
 struct status *ensemble_alloc_output(struct request *r, struct output *out, size_t size_bytes)
 {
     struct ensemble_step_request *s = to_ensemble_step(r);
@@ -139,7 +163,7 @@ struct status *ensemble_alloc_output(struct request *r, struct output *out, size
     struct output *leaving;
     out->maker_data = NULL;
     if (!t)
-        return response_alloc_pooled(r, out, size_bytes);
+        return alloc_between(r, out, size_bytes);
     mutex_lock(&er->steps.mu);
     struct status *st = add_leaving_locked(s, t->name, out, size_bytes, &leaving);
     mutex_unlock(&er->steps.mu);
@@ -148,7 +172,7 @@ struct status *ensemble_alloc_output(struct request *r, struct output *out, size
     if (st)
         return st;
     if (!leaving)
-        return response_alloc_pooled(r, out, size_bytes);
+        return alloc_between(r, out, size_bytes);
     out->base = leaving->base;
     out->memory_type = leaving->memory_type;
     out->memory_type_id = leaving->memory_type_id;
@@ -161,7 +185,7 @@ void ensemble_free_output(struct request *r, struct output *out)
     struct ensemble_step_request *s = to_ensemble_step(r);
     struct output *leaving = out->maker_data;
     if (!leaving) {
-        response_free_pooled(r, out);
+        free_between(r, out);
         return;
     }
     /* The backend has given the response up. */
@@ -258,10 +282,10 @@ NODISCARD static struct status *add_sequence(struct response *resp,
         id.type = PARAMETER_STRING;
         id.string = s->id.string;
     }
-    struct status *st = response_add_parameter(resp, &id);
+    struct status *st = response_add_named_parameter(resp, &id);
     if (!st)
-        st = response_add_parameter(resp, &start);
-    return st ? st : response_add_parameter(resp, &end);
+        st = response_add_named_parameter(resp, &start);
+    return st ? st : response_add_named_parameter(resp, &end);
 }
 
 /* Puts the outputs of the wave into the response, in the order of the configuration. */
@@ -282,10 +306,10 @@ finish_response(struct ensemble_request *er, const struct ensemble_wave *w, stru
             continue;
         st = finish_output(resp, p->tensors[p->outputs[i]].name, v, &sorted[n]);
         n++;
-        if (st || !v->has_sequence || has_sequence)
+        if (st || !v->values || has_sequence)
             continue;
         has_sequence = true;
-        st = add_sequence(resp, &v->sequence);
+        st = add_sequence(resp, &v->values->sequence);
     }
     if (st)
         return st;

@@ -259,11 +259,15 @@ NODISCARD static struct status *set_slots(struct compiler *k)
         struct ensemble_wave_kind *w = &k->kinds[i];
         w->tensors = alloc_items(k, w->n_tensors, sizeof(*w->tensors));
         w->steps = alloc_items(k, w->n_steps, sizeof(*w->steps));
-        if (!w->tensors || !w->steps)
+        w->n_uses = alloc_items(k, w->n_tensors, sizeof(*w->n_uses));
+        if (!w->tensors || !w->steps || !w->n_uses)
             return status_no_memory();
     }
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        set_item(k->kinds[k->tensors[i].kind].tensors, k->tensors[i].slot, i);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct ensemble_tensor *t = &k->tensors[i];
+        set_item(k->kinds[t->kind].tensors, t->slot, i);
+        set_item(k->kinds[t->kind].n_uses, t->slot, t->n_readers + (t->output != ENSEMBLE_NONE));
+    }
     for (uint32_t i = 0; i < p->n_steps; i++)
         set_item(k->kinds[k->steps[i].kind].steps, k->steps[i].slot, i);
     return NULL;

@@ -61,6 +61,8 @@ struct ensemble_wave_kind {
     uint32_t step; /* whose responses make such waves; ENSEMBLE_NONE: the first wave */
     uint32_t n_tensors, n_steps;
     const uint32_t *tensors, *steps; /* by slot */
+    /* By slot: who uses a tensor of a request of all outputs: entries of input maps; the answer. */
+    const uint32_t *n_uses;
 };
 
 struct ensemble_plan {

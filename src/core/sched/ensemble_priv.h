@@ -27,7 +27,8 @@ struct ensemble_sequence {
 /* The values that have one response, which is freed with the last of them. */
 struct ensemble_values {
     struct response *response;
-    atomic_uint n_left; /* values; and one while the response is being taken */
+    atomic_uint n_left;                /* values; and one while the response is being taken */
+    struct ensemble_sequence sequence; /* what the steps behind this one inherit */
 };
 
 /* A tensor: an input of the ensemble, or an output of a step. Constant, but for the head. */
@@ -39,8 +40,6 @@ struct ensemble_tensor_value {
     struct output *leaving; /* … that the ensemble's maker has allocated: of the ensemble's
                                response; NULL: the memory is the step's */
     uint32_t batch_size;    /* of the request that it comes from */
-    bool has_sequence;      /* an output has what the steps behind it inherit */
-    struct ensemble_sequence sequence;
 };
 
 /* What a step's model has, in the order of the step's maps. A name that it does not have is the

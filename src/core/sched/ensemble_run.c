@@ -142,9 +142,10 @@ static void init_wave(struct ensemble_run *run, struct ensemble_wave *w, uint32_
     w->tensors = (struct ensemble_tensor_run *)(void *)(w->steps + k->n_steps);
     for (uint32_t i = 0; i < k->n_steps; i++)
         init_step(run, w, i);
+    bool all = run->needed == p->all_steps && run->requested == p->all_outputs;
     for (uint32_t i = 0; i < k->n_tensors; i++)
-        w->tensors[i] =
-            (struct ensemble_tensor_run){.n_uses = count_uses(run, &p->tensors[k->tensors[i]])};
+        w->tensors[i] = (struct ensemble_tensor_run){
+            .n_uses = all ? k->n_uses[i] : count_uses(run, &p->tensors[k->tensors[i]])};
     if (kind == p->answer_kind) {
         w->is_answerable = true;
         w->n_missing_outputs = run->n_requested;
@@ -367,6 +368,20 @@ void ensemble_run_skip(struct ensemble_run *run, struct ensemble_step_run *s)
     end_if_over(run, s);
 }
 
+/*
+ * Clients may compare the reference's text, so the step stands behind it. A cancel names none: it
+ * ends whatever step there is.
+ */
+static struct status *name_step(const struct ensemble_run *run, const struct ensemble_step_run *s,
+                                struct status *error)
+{
+    const struct ensemble_step *step = &run->plan->steps[s->step];
+    if (ensemble_run_has_failed(run) || status_code(error) == STATUS_CANCELLED)
+        return error;
+    return status_suffix(error, " (step %u, model '%s')", s->step,
+                         run->plan->models[step->model].name);
+}
+
 void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
                           struct ensemble_value *const *outputs, void *wave_data, bool ended,
                           struct status *error)
@@ -374,7 +389,7 @@ void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
     if (outputs)
         take_step_outputs(run, s, outputs, wave_data);
     if (error)
-        ensemble_run_fail(run, error);
+        ensemble_run_fail(run, name_step(run, s, error));
     if (!ended)
         return;
     end_step(run, s);

@@ -158,7 +158,8 @@ void ensemble_run_skip(struct ensemble_run *run, struct ensemble_step_run *s);
  * @outputs    by the step's output map; taken; NULL: absent. NULL instead of the array: the
  *             response has no outputs, since it is an error or only an end
  * @wave_data  the `data` of the wave that a decoupled step makes
- * @error      taken; fails the request
+ * @error      taken; fails the request; the step's number and model are put behind its text, unless
+ *             it is a cancel
  */
 void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
                           struct ensemble_value *const *outputs, void *wave_data, bool ended,

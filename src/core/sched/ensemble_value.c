@@ -104,22 +104,21 @@ struct status *ensemble_take_response(struct ensemble_step_request *s, struct re
                                       struct ensemble_values **ret_response,
                                       struct ensemble_value *const **ret_values)
 {
-    struct ensemble_sequence sequence;
-    struct status *st = read_sequence(&s->request, resp, &sequence);
-    if (st)
-        return st;
     uint32_t n = s->plan->n_outputs;
     struct ensemble_values *values =
         arena_alloc(&resp->arena, sizeof(*values) + n * (sizeof(struct ensemble_tensor_value) +
                                                          sizeof(struct ensemble_value *)));
     if (!values)
         return status_no_memory();
+    struct status *st = read_sequence(&s->request, resp, &values->sequence);
+    if (st)
+        return st;
     struct ensemble_tensor_value *all = (struct ensemble_tensor_value *)(void *)(values + 1);
     struct ensemble_value **by_map = (struct ensemble_value **)(void *)(all + n);
     for (uint32_t i = 0; i < n; i++)
         by_map[i] = NULL;
     values->response = resp;
-    atomic_init(&values->n_left, 1);
+    unsigned int n_left = 1;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         struct output *out = resp->outputs[i];
         uint32_t index = ensemble_find_output(s, out->name);
@@ -128,12 +127,11 @@ struct status *ensemble_take_response(struct ensemble_step_request *s, struct re
         all[index] = (struct ensemble_tensor_value){.values = values,
                                                     .output = out,
                                                     .leaving = ensemble_keep_output(out),
-                                                    .batch_size = s->request.admitted.batch_size,
-                                                    .has_sequence = true,
-                                                    .sequence = sequence};
+                                                    .batch_size = s->request.admitted.batch_size};
         by_map[index] = &all[index].head;
-        atomic_fetch_add_explicit(&values->n_left, 1, memory_order_relaxed);
+        n_left++;
     }
+    atomic_init(&values->n_left, n_left);
     *ret_response = values;
     *ret_values = by_map;
     return NULL;
@@ -253,10 +251,10 @@ NODISCARD static struct status *add_inputs(struct ensemble_step_request *s)
         if (!v)
             continue;
         st = add_step_input(&s->request, s->plan->inputs[i].name, s->tensors->inputs[i], v);
-        if (st || !v->has_sequence || has_sequence)
+        if (st || !v->values || has_sequence)
             continue;
         has_sequence = true;
-        st = inherit_sequence(&s->request, &v->sequence);
+        st = inherit_sequence(&s->request, &v->values->sequence);
     }
     return st;
 }
@@ -272,6 +270,7 @@ struct status *ensemble_step_fill(struct ensemble_step_request *s)
     r->maker.priority = outer->maker.priority;
     r->maker.timeout_us = outer->maker.timeout_us;
     r->maker.deadline_ns = outer->maker.deadline_ns;
+    r->maker.goes_on = outer->maker.goes_on;
     r->maker.parameters = outer->maker.parameters;
     r->maker.n_parameters = r->maker.parameter_capacity = outer->maker.n_parameters;
     struct status *st = add_inputs(s);
@@ -317,9 +316,8 @@ struct status *ensemble_step_condition(const struct ensemble_request *er,
     const char *byte = find_byte(v);
     if (!byte || (v->input ? v->input->dtype : v->output->dtype) != DTYPE_BOOL)
         return status_new(STATUS_INVALID_ARG,
-                          "step %u, model '%s': the tensor '%s' of " ENSEMBLE_CONDITION
-                          " is not BOOL with one element",
-                          s->step, p->models[step->model].name, p->tensors[step->condition].name);
+                          "the tensor '%s' of " ENSEMBLE_CONDITION " is not BOOL with one element",
+                          p->tensors[step->condition].name);
     *skip = *byte == 0;
     return NULL;
 }

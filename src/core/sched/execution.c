@@ -3,6 +3,7 @@
  * Two conditions decide for a bounded model in mode auto: no short execution remains to be shown
  * (`to_prove`), and the estimate of how long nearly all executions take (`high_ns`) is short. A
  * long execution raises the first, and raises it further if it comes soon after another (`lapses`).
+ * Large requests have a proof of their own, which begins anew when one is larger than all before.
  *
  * All words are relaxed atomics, written by all threads that execute: they are estimates, and a
  * lost update does no harm.
@@ -38,7 +39,8 @@ struct status *execution_init(struct execution *e, struct clock *clock, const ch
     memset(e, 0, sizeof(*e));
     e->bounded = bounded;
     e->clock = clock;
-    atomic_init(&e->to_prove, FIRST_PROOF);
+    atomic_init(&e->usual.to_prove, FIRST_PROOF);
+    atomic_init(&e->large.to_prove, FIRST_PROOF);
     if (!parameter)
         return NULL;
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -73,20 +75,33 @@ bool execution_is_ever_inline(const struct execution *e)
     return e->mode == EXECUTION_INLINE || decides_by_time(e);
 }
 
-static bool is_proven(const struct execution *e)
+static bool is_proven(const struct execution_proof *p)
 {
-    return atomic_load_explicit(&e->to_prove, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&e->high_ns, memory_order_relaxed) < EXECUTION_SHORT_NS;
+    return atomic_load_explicit(&p->to_prove, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&p->high_ns, memory_order_relaxed) < EXECUTION_SHORT_NS;
 }
 
-bool execution_is_short(const struct execution *e)
+static bool is_proven_for(const struct execution *e, uint64_t bytes)
 {
-    return e->mode == EXECUTION_INLINE || (decides_by_time(e) && is_proven(e));
+    if (LIKELY(bytes <= EXECUTION_LARGE_BYTES))
+        return is_proven(&e->usual);
+    return is_proven(&e->large) &&
+           bytes <= atomic_load_explicit(&e->large_bytes, memory_order_relaxed);
 }
 
-bool execution_is_in_doubt(const struct execution *e)
+static bool fits_budget(const struct execution_proof *p, const struct inline_budget *budget)
 {
-    return decides_by_time(e) && UNLIKELY(!is_proven(e));
+    return atomic_load_explicit(&p->high_ns, memory_order_relaxed) <= budget->left_ns;
+}
+
+bool execution_is_short(const struct execution *e, uint64_t bytes)
+{
+    return e->mode == EXECUTION_INLINE || (decides_by_time(e) && is_proven_for(e, bytes));
+}
+
+bool execution_is_in_doubt(const struct execution *e, uint64_t bytes)
+{
+    return decides_by_time(e) && UNLIKELY(!is_proven_for(e, bytes));
 }
 
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget)
@@ -95,14 +110,21 @@ bool execution_may_inline(const struct execution *e, const struct inline_budget 
         return false;
     if (!decides_by_time(e))
         return e->mode == EXECUTION_INLINE;
-    return is_proven(e) &&
-           atomic_load_explicit(&e->high_ns, memory_order_relaxed) <= budget->left_ns;
+    return is_proven(&e->usual) && fits_budget(&e->usual, budget);
+}
+
+bool execution_may_inline_large(const struct execution *e, const struct inline_budget *budget,
+                                uint64_t bytes)
+{
+    if (!decides_by_time(e))
+        return e->mode == EXECUTION_INLINE;
+    return is_proven_for(e, bytes) && fits_budget(&e->large, budget);
 }
 
 /* Several instances may update it at a time; a lost update of an estimate does no harm. */
-static void update_estimate(struct execution *e, uint64_t took_ns)
+static void update_estimate(struct execution_proof *p, uint64_t took_ns)
 {
-    uint64_t high_ns = atomic_load_explicit(&e->high_ns, memory_order_relaxed), before_ns = high_ns;
+    uint64_t high_ns = atomic_load_explicit(&p->high_ns, memory_order_relaxed), before_ns = high_ns;
     took_ns = MAX(took_ns, LEAST_NS);
     if (UNLIKELY(high_ns == 0))
         high_ns = MIN(took_ns, EXECUTION_SHORT_NS); /* the first one runs with cold caches */
@@ -111,16 +133,24 @@ static void update_estimate(struct execution *e, uint64_t took_ns)
     else
         high_ns -= MIN(high_ns - took_ns, high_ns / DOWN);
     if (high_ns != before_ns)
-        atomic_store_explicit(&e->high_ns, high_ns, memory_order_relaxed);
+        atomic_store_explicit(&p->high_ns, high_ns, memory_order_relaxed);
 }
 
 /* Demands n short executions, if fewer are demanded now. */
-static void demand_proof(struct execution *e, uint64_t n)
+static void demand_proof(struct execution_proof *p, uint64_t n)
 {
-    uint64_t wanted = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
+    uint64_t wanted = atomic_load_explicit(&p->to_prove, memory_order_relaxed);
     wanted = MAX(wanted, n);
     wanted = MIN(wanted, (uint64_t)MAX_PROOF);
-    atomic_store_explicit(&e->to_prove, (unsigned int)wanted, memory_order_relaxed);
+    atomic_store_explicit(&p->to_prove, (unsigned int)wanted, memory_order_relaxed);
+}
+
+/* One that was wanted has been short, or was not wanted. */
+static void count_short(struct execution_proof *p)
+{
+    unsigned int to_prove = atomic_load_explicit(&p->to_prove, memory_order_relaxed);
+    if (UNLIKELY(to_prove))
+        atomic_store_explicit(&p->to_prove, to_prove - 1, memory_order_relaxed);
 }
 
 /* Notes that the model has held up its loop. */
@@ -132,37 +162,58 @@ static void note_lapse(struct execution *e, uint64_t took_ns)
     uint64_t n_forgotten = now_ns > last_ns ? (now_ns - last_ns) / FORGET_NS : 0;
     lapses -= MIN(lapses, n_forgotten);
     uint64_t n_long = MIN(took_ns / EXECUTION_LONG_NS, (uint64_t)MAX_PROOF);
-    demand_proof(e, (PROOF_PER_LONG * n_long) << lapses);
+    demand_proof(&e->usual, (PROOF_PER_LONG * n_long) << lapses);
     lapses = MIN(lapses + 1, (uint64_t)MAX_LAPSES);
     atomic_store_explicit(&e->lapses, (unsigned int)lapses, memory_order_relaxed);
     atomic_store_explicit(&e->lapse_ns, now_ns, memory_order_relaxed);
 }
 
+void execution_measured_large(struct execution *e, uint64_t took_ns, uint64_t bytes)
+{
+    if (!decides_by_time(e))
+        return;
+    update_estimate(&e->large, took_ns);
+    if (took_ns >= EXECUTION_LONG_NS) {
+        demand_proof(&e->large, PROOF_PER_LONG);
+    } else if (took_ns < EXECUTION_SHORT_NS) {
+        if (bytes > atomic_load_explicit(&e->large_bytes, memory_order_relaxed)) {
+            atomic_store_explicit(&e->large_bytes, bytes, memory_order_relaxed);
+            demand_proof(&e->large, FIRST_PROOF);
+        }
+        count_short(&e->large);
+    }
+}
+
 void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, bool inlined)
 {
-    if (!decides_by_time(e) || (bytes > EXECUTION_LARGE_BYTES && !inlined))
+    if (!decides_by_time(e))
         return;
-    uint64_t moving_ns = MIN(bytes, EXECUTION_LARGE_BYTES) / BYTES_PER_NS;
     if (!inlined)
-        moving_ns += WAKE_UP_NS;
+        took_ns -= MIN(took_ns, WAKE_UP_NS);
+    if (UNLIKELY(bytes > EXECUTION_LARGE_BYTES) && !inlined) {
+        execution_measured_large(e, took_ns, bytes);
+        return;
+    }
+    uint64_t moving_ns = MIN(bytes, EXECUTION_LARGE_BYTES) / BYTES_PER_NS;
     took_ns -= MIN(took_ns, moving_ns);
-    update_estimate(e, took_ns);
+    update_estimate(&e->usual, took_ns);
     if (UNLIKELY(took_ns >= EXECUTION_LONG_NS)) {
         if (inlined)
             note_lapse(e, took_ns);
         else
-            demand_proof(e, PROOF_PER_LONG);
+            demand_proof(&e->usual, PROOF_PER_LONG);
         return;
     }
-    unsigned int to_prove = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
-    if (UNLIKELY(to_prove) && took_ns < EXECUTION_SHORT_NS)
-        atomic_store_explicit(&e->to_prove, to_prove - 1, memory_order_relaxed);
+    if (took_ns < EXECUTION_SHORT_NS)
+        count_short(&e->usual);
 }
 
 bool execution_overdue(struct execution *e, uint64_t took_ns)
 {
     if (!decides_by_time(e))
         return false;
-    demand_proof(e, PROOF_PER_LONG * (took_ns / EXECUTION_LONG_NS + 1));
+    uint64_t n = PROOF_PER_LONG * (took_ns / EXECUTION_LONG_NS + 1);
+    demand_proof(&e->usual, n);
+    demand_proof(&e->large, n);
     return true;
 }

@@ -19,10 +19,15 @@
  * lasts.
  *
  * The time that moving the request's bytes takes is not counted: the loop has just read them from a
- * socket, which took as long, so that a copy of a tensor is not worth a hand-off. Large requests
- * are never executed inline, so that a client cannot gain time by a long input; their executions do
- * not count as a proof. An execution on a worker wakes the loop for its answer, an inline one does
- * not: so an execution on a worker may take that much longer.
+ * socket, which took as long, so that a copy of a tensor is not worth a hand-off. An execution on a
+ * worker wakes the loop for its answer, an inline one does not: so an execution on a worker may
+ * take that much longer.
+ *
+ * Large requests are never executed inline on a loop or an embedder's thread, so that a client
+ * cannot gain time by a long input; their executions do not count as a proof. A worker, which goes
+ * on with the next step of an ensemble, holds up no connection. It executes a large request when
+ * the model has proven to be short with requests of that size, in the same way, but for a time that
+ * is counted whole: of a model that reads a large input the next thread may as well read it.
  */
 #ifndef CONCH_CORE_SCHED_EXECUTION_H
 #define CONCH_CORE_SCHED_EXECUTION_H
@@ -32,24 +37,32 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/loop.h"
 #include "core/backend/instance.h"
+#include "core/request/request.h"
 
 struct clock;
-struct inline_budget;
 struct status;
 
 enum execution_mode { EXECUTION_AUTO, EXECUTION_INLINE, EXECUTION_THREAD };
+
+/* What is known of a model's executions. Any thread, relaxed: estimates; a stale value costs one
+ * worse decision. */
+struct execution_proof {
+    atomic_uint_least64_t high_ns; /* nearly all (16 of 17) of the recent ones are shorter */
+    atomic_uint to_prove;          /* short ones still wanted before the model may run inline */
+};
 
 struct execution {
     /* Constant. */
     enum execution_mode mode;
     bool bounded; /* its backend has declared so */
     struct clock *clock;
-    /* Any thread, relaxed: estimates; a stale value costs one worse decision. */
-    atomic_uint_least64_t high_ns;  /* nearly all (16 of 17) of the recent executions are shorter */
-    atomic_uint to_prove;           /* short executions still wanted before it may run inline */
-    atomic_uint lapses;             /* how often it was sent back to the worker recently */
-    atomic_uint_least64_t lapse_ns; /* when it was sent back last */
+    struct execution_proof usual, large; /* of requests that are not large, and that are */
+    /* Any thread, relaxed, as above. */
+    atomic_uint_least64_t large_bytes; /* the largest request that has been short */
+    atomic_uint lapses;                /* how often it was sent back to the worker recently */
+    atomic_uint_least64_t lapse_ns;    /* when it was sent back last */
 };
 
 /*
@@ -60,6 +73,15 @@ struct execution {
 #define EXECUTION_SHORT_NS    SHORT_CALL_NS
 #define EXECUTION_LONG_NS     1000000ULL
 #define EXECUTION_LARGE_BYTES (1ULL << 20)
+
+/* inline_budget_fill - sets left_ns anew if the loop has begun another iteration. */
+static inline void inline_budget_fill(struct inline_budget *budget)
+{
+    if (budget->iteration == budget->loop->iteration)
+        return;
+    budget->iteration = budget->loop->iteration;
+    budget->left_ns = EXECUTION_BUDGET_NS;
+}
 
 /*
  * execution_init - sets the mode from the model's parameter; NULL means auto.
@@ -86,12 +108,18 @@ bool execution_is_ever_inline(const struct execution *e);
 /* execution_may_inline - may this thread run the model now? @budget NULL: never. */
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
 
-/* execution_is_short - has the model proven to be short, or does its operator say so? */
-bool execution_is_short(const struct execution *e);
+/* execution_may_inline_large - may this thread, a worker, run the model now with a request that is
+ * large, of that many bytes of inputs? @budget  its own */
+bool execution_may_inline_large(const struct execution *e, const struct inline_budget *budget,
+                                uint64_t bytes);
 
-/* execution_is_in_doubt - does the model have to prove itself, so that its executions on workers
- * must be measured? */
-bool execution_is_in_doubt(const struct execution *e);
+/* execution_is_short - has the model proven to be short, or does its operator say so? @bytes  of
+ * the inputs of the largest request */
+bool execution_is_short(const struct execution *e, uint64_t bytes);
+
+/* execution_is_in_doubt - does the model have to prove itself with requests of that size, so that
+ * its executions on workers must be measured? */
+bool execution_is_in_doubt(const struct execution *e, uint64_t bytes);
 
 /*
  * execution_measured - counts an execution that took took_ns, of requests with that many bytes of
@@ -99,6 +127,10 @@ bool execution_is_in_doubt(const struct execution *e);
  * @inlined  it was inline, not on a worker
  */
 void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, bool inlined);
+
+/* execution_measured_large - counts an execution of a large request by a worker that has gone on to
+ * this model (execution_may_inline_large()). */
+void execution_measured_large(struct execution *e, uint64_t took_ns, uint64_t bytes);
 
 /*
  * execution_overdue - an inline execution has taken took_ns and still lasts: from now on the model

@@ -203,6 +203,7 @@ struct inline_budget *instance_thread_budget(struct instance_thread *w)
     if (UNLIKELY(!budget->watch.dog)) {
         inline_watch_open(&budget->watch, w->instance->model->services->watchdog);
         budget->on_wait = let_wait;
+        budget->is_workers = true;
     }
     budget->left_ns = EXECUTION_BUDGET_NS;
     budget->now_ns = 0; /* that of an earlier use */

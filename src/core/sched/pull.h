@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A scheduler whose requests instances execute: callers push requests into it, instances pull
- * batches out of it, under one lock. pull.c has what such kinds have in common: which thread
- * executes a batch, waking, stopping. A kind is a queue with a rule for the next batch (struct
- * pull_ops).
+ * batches out of it, under one lock. pull.c and its parts (pull_priv.h) have what such kinds have
+ * in common: which thread executes a batch, waking, stopping. A kind is a queue with a rule for the
+ * next batch (struct pull_ops).
  */
 #ifndef CONCH_CORE_SCHED_PULL_H
 #define CONCH_CORE_SCHED_PULL_H
@@ -30,6 +30,7 @@ struct pull_scheduler;
 struct scheduler_request_ops;
 struct status;
 struct inline_budget;
+struct response_order;
 
 struct pull_ops {
     const struct scheduler_request_ops *for_requests; /* set in the model with the scheduler */
@@ -40,6 +41,8 @@ struct pull_ops {
      * and then gets requests without push_locked() and take_locked(). has_work_locked() is called
      * with a NULL instance. */
     bool lends;
+    bool leaves; /* an execution may leave (core/backend/leave.h): nothing of the kind looks at who
+                    executes */
     /* Under mu. Takes r on success; an error is the reason for which it refuses r. */
     struct status *(*push_locked)(struct pull_scheduler *s, struct request *r);
     /* Under mu. Gives the instance its next batch, of at most max requests. 0: none is due now. */
@@ -53,6 +56,8 @@ struct pull_ops {
     /* Under mu. The timer has fired: does what is due; batches are dispatched afterwards. Optional.
      */
     void (*on_timer_locked)(struct pull_scheduler *s);
+    /* Under mu. Returns when the oldest of the requests that wait came; UINT64_MAX: none waits. */
+    uint64_t (*find_oldest_locked)(const struct pull_scheduler *s);
     /* Under mu. Returns how many sequences have begun and not ended. Optional. */
     size_t (*n_open_locked)(const struct pull_scheduler *s);
     /* Frees the scheduler. No instance runs, and no request is left. */
@@ -66,8 +71,13 @@ struct pull_scheduler {
     struct model *model;
     struct clock *clock; /* the model's */
     struct execution execution;
-    bool pads;      /* batches may have paddings: the model never runs on an embedder's thread */
+    bool pads; /* batches may have paddings: the model never runs on an embedder's thread */
+    struct response_order *order; /* set by the kind before pull_init(); NULL: there is none */
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
+    bool leaves; /* executions on loops leave (core/backend/leave.h), so that they are always short
+                  */
+    /* With `leaves`; relaxed: no execution is inline before this time, since one was long. */
+    atomic_uint_least64_t apart_until_ns;
     struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
     struct loans loans;      /* seldom written */
@@ -85,7 +95,8 @@ struct pull_scheduler {
     struct list refused;
     unsigned int n_running; /* instances with a runner, or lent */
     unsigned int n_pending; /* requests that wait; copied to model.pending */
-    unsigned int n_large;   /* … and are too large to be executed inline */
+    unsigned int n_large;   /* … and are large: seldom executed inline (execution.h) */
+    uint64_t most_bytes;    /* none of these is larger */
 
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */
@@ -99,7 +110,7 @@ struct pull_scheduler {
     bool flushing;         /* no request waits for others to come: all are executed at once */
     bool stopping;         /* flushing, and new requests are refused */
 
-    struct control_job answers; /* the helper's job: answer_refused_late() */
+    struct control_job answers; /* the helper's job: pull_answer_refused_late() */
 };
 
 /* pull_scheduler_of - the scheduler of a model that has instances. */

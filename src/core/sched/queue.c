@@ -213,6 +213,28 @@ struct request *queue_next(const struct queue *q, const struct request *r)
     return LIST_ENTRY((uintptr_t)next, struct request, queue.link);
 }
 
+/* Delayed requests stand in the order in which their time was over. */
+static uint64_t oldest_of_level_ns(const struct queue_level *l)
+{
+    const struct request *first = first_of_list(&l->unexpired);
+    uint64_t oldest_ns = first ? first->admitted.queue_ns : UINT64_MAX;
+    LIST_FOR_EACH (link, &l->delayed) {
+        const struct request *r = LIST_ENTRY((uintptr_t)link, struct request, queue.link);
+        oldest_ns = MIN(oldest_ns, r->admitted.queue_ns);
+    }
+    return oldest_ns;
+}
+
+uint64_t queue_oldest_ns(const struct queue *q)
+{
+    uint64_t oldest_ns = UINT64_MAX;
+    for (const struct tree_node *n = tree_first(&q->levels); n; n = tree_next(n)) {
+        const struct queue_level *l = CONTAINER_OF((uintptr_t)n, struct queue_level, node);
+        oldest_ns = MIN(oldest_ns, oldest_of_level_ns(l));
+    }
+    return oldest_ns;
+}
+
 bool queue_expire(struct queue *q, uint64_t now_ns, struct pull_scheduler *s)
 {
     bool changed = false;

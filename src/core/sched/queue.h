@@ -65,6 +65,10 @@ void queue_remove(struct queue *q, struct request *r);
 struct request *queue_first(const struct queue *q);
 struct request *queue_next(const struct queue *q, const struct request *r);
 
+/* queue_oldest_ns - when the request that has waited longest came; UINT64_MAX: the queue is empty.
+ */
+uint64_t queue_oldest_ns(const struct queue *q);
+
 /*
  * queue_expire - applies the policies to requests whose time in the queue is over: they become
  * delayed, or the scheduler refuses them.

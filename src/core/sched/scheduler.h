@@ -13,8 +13,8 @@
 
 #include "base/compiler.h"
 #include "core/model/model.h"
+#include "core/request/request.h"
 
-struct request;
 struct scheduler;
 struct status;
 struct watch_use;
@@ -32,6 +32,9 @@ struct scheduler_ops {
     void (*use_instances)(struct scheduler *s);
     void (*read_use)(struct scheduler *s, uint64_t now_ns, struct watch_use *ret);
     const char *(*stuck_instance)(struct scheduler *s);
+    /* Gives a request that is not submitted, or not yet, its position in the order of responses.
+     * Optional: the kind has no such order. */
+    void (*take_position)(struct scheduler *s, struct request *r);
 };
 
 /* The first member of each kind. A kind also sets model.scheduler_ops when it is made. */
@@ -63,9 +66,12 @@ NODISCARD struct status *ensemble_scheduler_new(struct model *m, struct schedule
  */
 void scheduler_use_instances(struct scheduler *s);
 
+/* cached_submit - the next function for a model that has a response cache; cached.c. */
+NODISCARD struct status *cached_submit(struct scheduler *s, struct request *r);
+
 /*
- * scheduler_submit - queues or executes a request that has been admitted (request_admit(),
- * request_begin()).
+ * scheduler_submit - answers from the response cache, queues or executes a request that has been
+ * admitted (request_admit(), request_begin()).
  *
  * Thread: any, without locks. May execute the model before it returns (r->maker.inline_budget).
  * @r      taken on success, still the caller's on error
@@ -74,7 +80,7 @@ void scheduler_use_instances(struct scheduler *s);
  */
 NODISCARD static inline struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
-    return s->ops->submit(s, r);
+    return UNLIKELY(r->model->cached != NULL) ? cached_submit(s, r) : s->ops->submit(s, r);
 }
 
 /* scheduler_flush - executes at once, now and from now on, what would wait for further requests. */

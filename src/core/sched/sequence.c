@@ -525,7 +525,8 @@ static struct status *push_to_sequence(struct pull_scheduler *s, struct request 
     struct status *st = check_sequence_locked(ss, r, seq);
     if (st)
         return st;
-    if (UNLIKELY(s->closing) && (!seq || (r->maker.flags & REQUEST_SEQUENCE_START)))
+    if (UNLIKELY(s->closing) && !r->maker.goes_on &&
+        (!seq || (r->maker.flags & REQUEST_SEQUENCE_START)))
         return request_too_late(NULL); /* sequences in progress go on, and none begins */
     if (seq && (r->maker.flags & REQUEST_SEQUENCE_START))
         log_conflict_locked(ss, r);
@@ -747,6 +748,30 @@ static const struct scheduler_request_ops request_ops = {
     .on_rescheduled = on_request_rescheduled,
 };
 
+static uint64_t oldest_of_sequence_ns(const struct sequence *seq)
+{
+    if (!seq || list_empty(&seq->waiting))
+        return UINT64_MAX;
+    return LIST_ENTRY((uintptr_t)seq->waiting.next, struct request, queue.link)->admitted.queue_ns;
+}
+
+/* The requests wait in the sequences that have slots, and in those of the backlog. */
+static uint64_t find_oldest_request(const struct pull_scheduler *s)
+{
+    const struct sequence_scheduler *ss =
+        CONTAINER_OF((uintptr_t)s, struct sequence_scheduler, scheduler);
+    uint64_t oldest_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < ss->n_instances; i++) {
+        const struct instance_slots *slots = &ss->instance_slots[i];
+        for (uint32_t n = 0; n < slots->n_made; n++)
+            oldest_ns = MIN(oldest_ns, oldest_of_sequence_ns(slots->by_number[n]->sequence));
+    }
+    LIST_FOR_EACH (link, &ss->backlog)
+        oldest_ns = MIN(oldest_ns,
+                        oldest_of_sequence_ns(LIST_ENTRY((uintptr_t)link, struct sequence, link)));
+    return oldest_ns;
+}
+
 static const struct pull_ops ops = {
     .for_requests = &request_ops,
     .batches = true,
@@ -755,6 +780,7 @@ static const struct pull_ops ops = {
     .take_locked = take_ready_batch,
     .has_work_locked = has_ready_batch,
     .remove_locked = remove_cancelled,
+    .find_oldest_locked = find_oldest_request,
     .on_timer_locked = on_sequence_timer_locked,
     .n_open_locked = count_open_sequences,
     .free = free_sequence_scheduler,

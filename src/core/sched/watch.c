@@ -39,6 +39,7 @@
 #include "core/model/model_statistics.h"
 #include "core/options/server_options.h"
 #include "core/request/life.h"
+#include "core/threads/changes.h"
 #include "core/threads/helpers.h"
 
 enum {
@@ -151,8 +152,10 @@ static void add_overdue_locked(struct watch *w, struct instance *in)
     mutex_assert_held(&w->mu);
     unsigned int n = atomic_load_explicit(&in->n_overdue, memory_order_relaxed);
     atomic_store_explicit(&in->n_overdue, n + 1, memory_order_relaxed);
-    if (n == 0)
-        atomic_fetch_add_explicit(&w->n_stuck, 1, memory_order_relaxed);
+    if (n > 0)
+        return;
+    atomic_fetch_add_explicit(&w->n_stuck, 1, memory_order_relaxed);
+    changes_announce(w->model->services->changes);
 }
 
 /* Returns whether that was the last thing that it was stuck for. */
@@ -161,9 +164,11 @@ static bool remove_overdue_locked(struct watch *w, struct instance *in)
     mutex_assert_held(&w->mu);
     unsigned int n = atomic_load_explicit(&in->n_overdue, memory_order_relaxed) - 1;
     atomic_store_explicit(&in->n_overdue, n, memory_order_relaxed);
-    if (n == 0)
-        atomic_fetch_sub_explicit(&w->n_stuck, 1, memory_order_relaxed);
-    return n == 0;
+    if (n > 0)
+        return false;
+    atomic_fetch_sub_explicit(&w->n_stuck, 1, memory_order_relaxed);
+    changes_announce(w->model->services->changes);
+    return true;
 }
 
 static void log_usable_again(const struct instance *in)

@@ -72,7 +72,8 @@ struct watch {
 /* What the backend has now. */
 struct watch_use {
     uint64_t n_requests;
-    uint64_t oldest_ns; /* how long it has had the oldest request; 0: it has none */
+    uint64_t oldest_ns;         /* how long it has had the oldest request; 0: it has none */
+    uint64_t oldest_pending_ns; /* how long the oldest request that it does not have yet waits */
 };
 
 /*

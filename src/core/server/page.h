@@ -42,7 +42,8 @@ void page_add_part(page_part_fn *print);
 /*
  * page_print - the whole page; see server_metrics().
  *
- * Thread: any. Takes instance.stats.mu of one instance after the other, each for a few additions.
+ * Thread: any. Takes instance.stats.mu of one instance after the other, each for a few additions,
+ * and the lock of each scheduler in which requests wait.
  */
 NODISCARD struct status *page_print(const struct page_source *source, struct buf *out);
 

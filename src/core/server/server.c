@@ -21,6 +21,7 @@
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "core/cache/cache.h"
 #include "core/load/model_load.h"
 #include "core/metrics/machine.h"
 #include "core/model/model_priv.h"
@@ -31,6 +32,7 @@
 #include "core/request/life.h"
 #include "core/request/request_trace.h"
 #include "core/sched/embedder.h"
+#include "core/sched/limiter.h"
 #include "core/sched/pull.h"
 #include "core/server/page.h"
 #include "core/server/server_priv.h"
@@ -104,6 +106,7 @@ static struct status *open_repositories(struct server *s)
         return st;
     log_status(LOG_ERROR, "the server has failed to initialize, and serves no model", st);
     atomic_store(&s->state, SERVER_FAILED);
+    changes_announce(&s->changes);
     return NULL;
 }
 
@@ -141,7 +144,10 @@ void server_services_init(struct server *s)
         .deadline_timers = &s->deadline_timers,
         .helpers = &s->helpers,
         .readiness_watch = &s->readiness_watch,
+        .changes = &s->changes,
         .watchdog = &s->watchdog,
+        .limiter = s->limiter,
+        .cache = s->cache,
         .is_stopping = is_server_stopping,
         .find_model = find_model_for_step,
         .on_drained = on_model_drained,
@@ -183,14 +189,18 @@ struct status *server_create(const struct server_options *options, struct server
     deadline_timers_init(&s->deadline_timers, s->clock);
     helpers_init(&s->helpers);
     readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
+    changes_init(&s->changes);
     watchdog_init(&s->watchdog, s->clock, pull_on_long_execution);
+    s->limiter = limiter_new(s->options);
+    st = cache_open(s->options, &s->cache);
     server_services_init(s);
     if (options->inline_execution)
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);
     backend_registry_init(&s->backends, s, s->options);
-    s->has_control = options->control_mode != CONTROL_NONE;
-    s->repository =
-        repository_new(&s->services, &s->backends, s->options, s->has_control ? &s->control : NULL);
+    agent_registry_init(&s->agents, s->options->repoagent_directory);
+    s->has_control = !st && options->control_mode != CONTROL_NONE;
+    s->repository = repository_new(&s->services, &s->backends, &s->agents, s->options,
+                                   s->has_control ? &s->control : NULL);
     if (s->has_control) {
         st = control_start(&s->control, options->load_threads, CONTROL_THREADS);
         s->has_control = !st;
@@ -213,8 +223,10 @@ static struct status *enter_next_state(struct server *s, struct status *st)
         st = NULL;
     }
     int expected = SERVER_INITIALIZING;
-    if (atomic_compare_exchange_strong(&s->state, &expected, st ? SERVER_FAILED : SERVER_READY))
+    if (atomic_compare_exchange_strong(&s->state, &expected, st ? SERVER_FAILED : SERVER_READY)) {
+        changes_announce(&s->changes);
         return st;
+    }
     status_free(st);
     return status_new(STATUS_UNAVAILABLE, "Server exiting");
 }
@@ -236,8 +248,10 @@ struct status *server_load(struct server *s)
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     } else {
-        server_log_tables(s);
-        server_log_loaded(s, clock_now_ns(s->clock) - from_ns);
+        if (!st || !s->options->exit_on_error) { /* else the error is what is left to be read */
+            server_log_tables(s);
+            server_log_loaded(s, clock_now_ns(s->clock) - from_ns);
+        }
         st = enter_next_state(s, st);
     }
 
@@ -450,6 +464,7 @@ struct status *server_stop(struct server *s)
 {
     struct status *st = NULL;
     atomic_store(&s->state, SERVER_EXITING);
+    changes_announce(&s->changes);
     mutex_lock(&s->drain_mu);
     bool mine = !s->stopping && !s->stopped;
     if (s->stopping)
@@ -484,7 +499,11 @@ void server_free(struct server *s)
     readiness_watch_done(&s->readiness_watch);
     embedder_budgets_free(s->embedder_budgets);
     watchdog_done(&s->watchdog);
+    limiter_free(s->limiter);
+    cache_close(s->cache);
+    agent_registry_done(&s->agents);
     backend_registry_done(&s->backends);
+    changes_done(&s->changes);
     machine_free(s->machine);
     thread_pools_trim(); /* blocks of requests of the C API */
     status_free(s->stop_error);
@@ -499,6 +518,11 @@ void server_free(struct server *s)
 struct budget *server_budget(struct server *s)
 {
     return s->budget;
+}
+
+struct changes *server_changes(struct server *s)
+{
+    return &s->changes;
 }
 
 /* ---- Questions ------------------------------------------------------------------------------- */
@@ -590,7 +614,8 @@ static struct status *begin_change(struct server *s, enum control_mode mode)
         return status_new(STATUS_UNAVAILABLE, "polling is disabled");
     if (!allowed) /* the reference has one text for all modes */
         return status_new(STATUS_UNAVAILABLE,
-                          "explicit model load / unload is not allowed if polling is enabled");
+                          "explicit model load / unload is not allowed if polling is enabled; "
+                          "the server loads by request with --model-control-mode=explicit");
     return NULL;
 }
 
@@ -675,6 +700,11 @@ struct status *server_find_model(struct server *s, const char *name, size_t name
                                  int64_t version, struct model **ret_model)
 {
     return repository_find(s->repository, name, name_length, version, ret_model);
+}
+
+char *server_nearest_model(struct server *s, const char *name, size_t name_length)
+{
+    return repository_nearest(s->repository, name, name_length);
 }
 
 struct status *server_model_versions(struct server *s, const char *name, size_t name_length,
@@ -806,24 +836,42 @@ void server_watch(struct server *s, struct inline_budget *budget)
     inline_watch_open(&budget->watch, &s->watchdog);
 }
 
+static enum refusal_reason refusal_reason_of(struct model *m, const struct status *st)
+{
+    if (status_code(st) == STATUS_INVALID_ARG)
+        return REFUSED_INVALID;
+    if (status_code(st) != STATUS_UNAVAILABLE || st == status_no_memory())
+        return REFUSED_OTHER;
+    bool stops = atomic_load(&m->stopping) || atomic_load(&m->is_closing);
+    return stops ? REFUSED_STOPPING : REFUSED_QUEUE_FULL;
+}
+
+/* Returns the error. */
+NODISCARD static struct status *note_refusal(struct model *m, struct status *st)
+{
+    model_count_refusal(m, refusal_reason_of(m, st));
+    return st;
+}
+
 struct status *server_infer(struct server *s, struct request *r)
 {
     (void)s;
     struct model *m = r->model;
     struct status *st = server_check(r);
-    if (st)
-        return st;
+    if (UNLIKELY(st != NULL))
+        return note_refusal(m, st);
 
     r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
     request_begin(r);
     trace_begin(r);
     /* Counted first, then checked: so an unload either waits for this request, or the request is
      * refused (model_stop()). */
-    if (UNLIKELY(atomic_load(&m->stopping)))
+    if (UNLIKELY(atomic_load(&m->stopping)) && !r->maker.goes_on)
         st = request_too_late(r);
     else
         st = scheduler_submit(m->scheduler, r);
-    if (st)
-        request_unbegin(r);
-    return st;
+    if (LIKELY(!st))
+        return NULL;
+    request_unbegin(r);
+    return note_refusal(m, st);
 }

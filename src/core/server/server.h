@@ -18,6 +18,7 @@
 
 struct budget;
 struct buf;
+struct changes;
 struct control;
 struct load_parameter;
 struct model;
@@ -97,6 +98,14 @@ void server_end_sequences(struct server *s);
  */
 void server_keep(struct server *s);
 
+/*
+ * server_show_loading - shows which models are being loaded, and for how long: in place on a
+ * terminal, else, if may_log, as a line of the log. server_count_models - how many models serve
+ * with all their versions, and how many of these make batches of requests. Thread: any.
+ */
+void server_show_loading(struct server *s, bool may_log);
+void server_count_models(struct server *s, size_t *ret_serving, size_t *ret_batched);
+
 /* server_log_unended - logs the names of the models that are being loaded or unloaded. Thread: any.
  */
 void server_log_unended(struct server *s);
@@ -119,6 +128,13 @@ const struct server_options *server_get_options(const struct server *s);
 
 /* server_budget - the budget, in bytes, of all that the frontends' connections keep. Borrowed. */
 struct budget *server_budget(struct server *s);
+
+/*
+ * server_changes - is announced whenever the answer of server_is_ready() or server_model_is_ready()
+ * may have changed. The answers of backends count only as long as clients ask for them
+ * (core/backend/readiness.h). Borrowed. Thread: any.
+ */
+struct changes *server_changes(struct server *s);
 
 /* server_id, server_version - for the server metadata. Borrowed. */
 const char *server_id(const struct server *s);
@@ -240,6 +256,13 @@ struct control *server_helpers(struct server *s);
  */
 NODISCARD struct status *server_find_model(struct server *s, const char *name, size_t name_length,
                                            int64_t version, struct model **ret_model);
+
+/*
+ * server_nearest_model - the name of a model that serves and is named like this one, which no model
+ * has; NULL if there is none, or not among the few that it looks at. The caller frees it with
+ * mem_free(). Thread: any.
+ */
+char *server_nearest_model(struct server *s, const char *name, size_t name_length);
 
 /*
  * server_model_versions - the READY versions of a model, ascending.

@@ -6,10 +6,12 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "core/agents/repo_agent.h"
 #include "core/backend/backend.h"
 #include "core/backend/readiness.h"
 #include "core/model/model_services.h"
 #include "core/server/server.h"
+#include "core/threads/changes.h"
 #include "core/threads/control.h"
 #include "core/threads/deadline_timer.h"
 #include "core/threads/helpers.h"
@@ -37,13 +39,17 @@ struct server {
     struct server_options *options;
     struct clock *clock; /* all of core reads the time of this one */
     struct backend_registry backends;
+    struct agent_registry agents;
     struct repository *repository;
     struct budget *budget;   /* for what the frontends' connections keep */
     struct machine *machine; /* NULL: metrics of the machine are switched off */
     struct deadline_timers deadline_timers;
     struct helpers helpers;
     struct readiness_watch readiness_watch;
+    struct changes changes;
     struct watchdog watchdog;
+    struct limiter *limiter;                   /* NULL without --rate-limit */
+    struct cache *cache;                       /* NULL: no cache is configured */
     struct model_services services;            /* of the above, for the models */
     struct embedder_budgets *embedder_budgets; /* NULL: no inline execution on embedders' threads */
     bool has_control;                          /* models may be loaded and unloaded */

@@ -44,13 +44,50 @@ struct source *source_of_folder(struct storage *storage, const char *folder)
 
 struct status *source_fetch(struct source *s)
 {
-    return s->directory ? NULL : storage_fetch(s->storage, s->folder, &s->directory);
+    if (s->directory)
+        return NULL;
+    if (!s->origin || s->is_moved)
+        return storage_fetch(s->storage, s->folder, &s->directory);
+    struct status *st = source_fetch(s->origin);
+    if (!st)
+        s->directory = mem_strdup(s->origin->directory);
+    return st;
+}
+
+struct status *source_of_agents(struct source *origin, const char *location, bool follow_links,
+                                struct source **ret_source)
+{
+    struct storage *storage = NULL;
+    char *folder = NULL;
+    if (location) {
+        struct status *st =
+            storage_local_open_folder(location, follow_links, origin->storage, &storage, &folder);
+        if (st)
+            return st;
+    }
+    struct source *s = source_new();
+    s->is_moved = location;
+    s->storage = location ? storage : storage_ref(origin->storage);
+    s->folder = location ? folder : mem_strdup(origin->folder);
+    s->origin = origin;
+    source_ref(origin);
+    *ret_source = s;
+    return NULL;
+}
+
+void source_keep_agents(struct source *s, struct agent_chain *agents,
+                        void (*end_agents)(struct agent_chain *agents))
+{
+    s->agents = agents;
+    s->end_agents = end_agents;
 }
 
 /* Compared by their full paths: a folder may be "group/digits" of one storage and "digits" of
  * another. */
 bool source_is_same_folder(const struct source *a, const struct source *b)
 {
+    a = a->origin ? a->origin : a;
+    b = b->origin ? b->origin : b;
     char *path_a = storage_path(a->storage, a->folder);
     char *path_b = storage_path(b->storage, b->folder);
     bool same = strcmp(path_a, path_b) == 0;
@@ -184,13 +221,13 @@ static struct status *make_temporary_locked(void)
 /* With the last folder the one of all is removed, too. */
 static void remove_temporary_root(char *root)
 {
-    bool removed = remove_tree(root, false, "which came with a load request");
+    bool removed = remove_tree(root, false, "of a model's temporary folder");
     mutex_lock(&temporary.mu);
     temporary.has_rest |= !removed;
     if (--temporary.n_roots == 0) {
         /* If something is left, the next server may try, which the lock's file allows. */
         if (!temporary.has_rest)
-            remove_temporary(temporary.path, "which had files of load requests");
+            remove_temporary(temporary.path, "which had temporary folders of models");
         close(temporary.lock_fd);
         mem_free(TAKE(temporary.path));
     }
@@ -207,7 +244,7 @@ static struct status *make_root(char **ret_root)
         if (mkdir(root, 0700) != 0)
             st = status_from_errno(errno, "failed to make folder '%s'", root);
         if (st && temporary.n_roots == 0) {
-            remove_temporary(temporary.path, "which was to have files of load requests");
+            remove_temporary(temporary.path, "which was to have temporary folders of models");
             close(temporary.lock_fd);
             mem_free(TAKE(temporary.path));
         }
@@ -257,6 +294,29 @@ void source_sweep(void)
         mem_free(path);
     }
     file_list_done(&list);
+}
+
+struct status *source_temporary_new(const char *name, char **ret_root, char **ret_folder)
+{
+    char *root;
+    struct status *st = make_root(&root);
+    if (st)
+        return st;
+    char *folder = mem_printf("%s/%s", root, name);
+    if (mkdir(folder, 0700) != 0) {
+        st = status_from_errno(errno, "failed to make folder '%s'", folder);
+        mem_free(folder);
+        remove_temporary_root(root);
+        return st;
+    }
+    *ret_root = root;
+    *ret_folder = folder;
+    return NULL;
+}
+
+void source_temporary_free(char *root)
+{
+    remove_temporary_root(root);
 }
 
 static struct status *make_folders(const char *root, char *path)
@@ -313,21 +373,17 @@ struct status *source_of_files(const char *name, const struct source_file *files
                                struct source **ret_source)
 {
     struct source *s = source_new();
-    struct status *st = make_root(&s->temporary_root);
+    char *folder = NULL;
+    struct status *st = source_temporary_new(name, &s->temporary_root, &folder);
     if (!st)
         st = storage_local_open(s->temporary_root, false, &s->storage);
-    if (st)
-        goto out;
-    s->folder = mem_strdup(name);
-    char *folder = mem_printf("%s/%s", s->temporary_root, name);
-    if (mkdir(folder, 0700) != 0)
-        st = status_from_errno(errno, "failed to make folder '%s'", folder);
+    if (!st)
+        s->folder = mem_strdup(name);
     for (size_t i = 0; i < n_files && !st; i++)
         st = write_file(folder, &files[i]);
     mem_free(folder);
     if (!st)
         *ret_source = TAKE(s);
-out:
     source_unref(s);
     return st;
 }
@@ -343,11 +399,16 @@ void source_unref(struct source *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (s->storage)
+    if (s->agents) /* first: they may look at the files once more */
+        s->end_agents(s->agents);
+    if (s->origin && !s->is_moved)
+        mem_free(s->directory);
+    else if (s->storage)
         storage_release(s->storage, s->directory);
     storage_unref(s->storage);
     mem_free(s->folder);
     if (s->temporary_root)
         remove_temporary_root(s->temporary_root);
+    source_unref(s->origin);
     mem_free(s);
 }

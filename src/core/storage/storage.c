@@ -14,23 +14,17 @@
 enum { MAX_FOLDERS_BELOW = 32 };
 
 /* Object stores, which this program does not support. */
-static const struct {
-    const char *scheme, *build_option;
-} object_stores[] = {
-    {"gs://", "GCS"},
-    {"s3://", "S3"},
-    {"as://", "AZURE_STORAGE"},
-};
+static const char *const object_stores[] = {"gs://", "s3://", "as://"};
 
 struct status *storage_open(const char *location, bool follow_links, struct storage **ret_storage)
 {
     for (size_t i = 0; i < ARRAY_SIZE(object_stores); i++) {
-        const char *scheme = object_stores[i].scheme;
+        const char *scheme = object_stores[i];
         if (strncmp(location, scheme, strlen(scheme)) == 0)
             return status_new(STATUS_INTERNAL,
-                              "%s file-system not supported. To enable, build with "
-                              "-DTRITON_ENABLE_%s=ON.",
-                              scheme, object_stores[i].build_option);
+                              "%s file-system not supported. Repositories are folders: copy this "
+                              "one to a folder, or mount it.",
+                              scheme);
     }
     return storage_local_open(location, follow_links, ret_storage);
 }

@@ -147,4 +147,16 @@ NODISCARD struct status *storage_kind(const struct storage *s, const char *folde
 NODISCARD struct status *storage_local_open(const char *location, bool follow_links,
                                             struct storage **ret_storage);
 
+/*
+ * storage_local_open_folder - the same for the folder of one model, which may be anywhere on this
+ * machine. Links must lead into that folder, or into the repository of which the model is.
+ *
+ * @origin      that repository; borrowed
+ * @ret_folder  the model's folder in the storage; the caller frees it with mem_free()
+ * Errors: STATUS_INVALID_ARG  no such folder, or the root of the machine
+ */
+NODISCARD struct status *storage_local_open_folder(const char *location, bool follow_links,
+                                                   const struct storage *origin,
+                                                   struct storage **ret_storage, char **ret_folder);
+
 #endif

@@ -8,10 +8,12 @@
  * particular kernel is needed. A file that is only examined, or a folder, is opened without reading
  * (O_PATH). Backends open the files of a model themselves, by path; scan.c has checked those.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -22,6 +24,9 @@ struct local {
     struct storage storage;
     char *real_root; /* the root without links, as it was when it was opened */
     bool follow_links;
+    /* Of storage_local_open_folder(): real_root is that folder, below the root. */
+    bool is_one_folder;
+    char *real_origin; /* where its links may lead, too, or NULL */
 };
 
 static const struct local *to_local(const struct storage *s)
@@ -81,7 +86,11 @@ static struct status *check_inside_root(const struct storage *s, const char *pat
     struct status *st = file_real_path(fd, name, &real);
     if (st)
         return st;
-    if (!is_below(real, to_local(s)->real_root)) {
+    const struct local *l = to_local(s);
+    if (!is_below(real, l->real_root) && l->is_one_folder) {
+        if (!l->real_origin || !is_below(real, l->real_origin))
+            st = refuse_link_out(s, path, real, l->real_root);
+    } else if (!is_below(real, l->real_root)) {
         /* The root may itself be a link, which is moved to new content while the server runs. */
         st = find_root(s->root, &real_root);
         if (!st) {
@@ -185,6 +194,7 @@ static void local_close(struct storage *s)
 {
     struct local *l = (struct local *)s;
     mem_free(l->real_root);
+    mem_free(l->real_origin);
     mem_free(l->storage.root);
     mem_free(l);
 }
@@ -197,6 +207,18 @@ static const struct storage_ops local_ops = {
     .release = local_release,
     .close = local_close,
 };
+
+/* Takes both texts. */
+static struct local *new_local(char *root, char *real_root, bool follow_links)
+{
+    struct local *l = mem_zalloc(sizeof(*l));
+    l->storage.ops = &local_ops;
+    atomic_init(&l->storage.refs, 1);
+    l->storage.root = root;
+    l->real_root = real_root;
+    l->follow_links = follow_links;
+    return l;
+}
 
 struct status *storage_local_open(const char *location, bool follow_links,
                                   struct storage **ret_storage)
@@ -215,15 +237,39 @@ struct status *storage_local_open(const char *location, bool follow_links,
     st = find_root(location, &real_root);
     if (st)
         return status_prefix(st, "model repository: ");
-
-    struct local *l = mem_zalloc(sizeof(*l));
-    l->storage.ops = &local_ops;
-    atomic_init(&l->storage.refs, 1);
     while (length > 1 && location[length - 1] == '/') /* no "models//digits" in messages */
         length--;
-    l->storage.root = mem_strndup(location, length);
-    l->real_root = real_root; /* taken */
-    l->follow_links = follow_links;
+    *ret_storage = &new_local(mem_strndup(location, length), real_root, follow_links)->storage;
+    return NULL;
+}
+
+struct status *storage_local_open_folder(const char *location, bool follow_links,
+                                         const struct storage *origin, struct storage **ret_storage,
+                                         char **ret_folder)
+{
+    char *real = realpath(location, NULL);
+    struct stat info;
+    struct status *st = NULL;
+    if (!real)
+        st = status_new(STATUS_INVALID_ARG, "failed to open directory %s: %s", location,
+                        strerror(errno));
+    else if (stat(real, &info) != 0 || !S_ISDIR(info.st_mode))
+        st = status_new(STATUS_INVALID_ARG, "failed to open directory %s: it is no directory",
+                        location);
+    else if (strcmp(real, "/") == 0)
+        st = status_new(STATUS_INVALID_ARG, "directory '/' cannot be a model's");
+    if (st) {
+        free(real);
+        return st;
+    }
+    char *slash = strrchr(real, '/');
+    *ret_folder = mem_strdup(slash + 1);
+    char *root = slash == real ? mem_strdup("/") : mem_strndup(real, (size_t)(slash - real));
+    struct local *l = new_local(root, mem_strdup(real), follow_links);
+    l->is_one_folder = true;
+    if (origin->ops == &local_ops)
+        l->real_origin = mem_strdup(to_local(origin)->real_root);
     *ret_storage = &l->storage;
+    free(real);
     return NULL;
 }

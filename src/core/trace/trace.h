@@ -67,6 +67,12 @@ struct trace_ops {
     void (*activity)(struct trace *t, enum trace_activity activity, uint64_t ns);
     /* NULL: tensors are not wanted, whatever the level. */
     void (*tensor)(struct trace *t, enum trace_activity activity, const struct trace_tensor *what);
+    /*
+     * May be NULL. The request of t is about to be executed with others, all of which have ended
+     * their wait. `first` is the first of them with a trace of this maker; it is told first, of
+     * itself. While the calls for one batch last, no other thread reports to any of its traces.
+     */
+    void (*batch)(struct trace *t, struct trace *first, uint32_t n_requests);
     /* No call follows; the maker ends the trace with trace_done(). */
     void (*release)(struct trace *t);
     /* Makes a trace of the same maker and level, whose parent is t (trace_init()). */

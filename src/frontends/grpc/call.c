@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "frontends/grpc/unary.h"
 #include "frontends/ops/errors.h"
 #include "frontends/ops/loop_share.h"
 
@@ -41,7 +42,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
 
 void grpc_ctx_done(struct grpc_ctx *ctx)
 {
-    BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set);
+    BUG_ON(!list_empty(&ctx->watched) || ctx->watch_timer.is_set || ctx->changes);
     access_view_done(&ctx->access);
     compress_free(ctx->compress);
     trace_sampler_done(&ctx->sampler);
@@ -124,6 +125,8 @@ static void stop_call(struct grpc_call *c)
 static size_t get_max_message(const struct grpc_call *c)
 {
     size_t of_service = c->ctx->settings->max_message_bytes, of_kind = c->kind->max_message_bytes;
+    if (c->unary && !c->unary->carries_files)
+        of_kind = UNARY_MESSAGE_BYTES;
     return of_kind > 0 ? MIN(of_kind, of_service) : of_service;
 }
 
@@ -144,8 +147,8 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
         return;
     if (!st)
         st = make_kinds_part(c);
-    if (!st && UNLIKELY(ctx->settings->forward_pattern != NULL) && c->kind->has_tensors)
-        st = call_find_forwarded(c, head);
+    if (!st && UNLIKELY(ctx->settings->reads_more) && c->kind->has_tensors)
+        st = call_read_more(c, head);
     if (st) {
         call_fail(c, st);
         return;

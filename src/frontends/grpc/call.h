@@ -117,6 +117,7 @@ struct grpc_settings {
     struct regions *regions;             /* of shared memory; borrowed */
     struct access *access;               /* --access-rules; NULL: none */
     struct tracer *tracer;               /* NULL: nothing is traced */
+    bool reads_more;                     /* there is a forward_pattern, or traceparent counts */
     const struct regex *forward_pattern; /* of metadata that become parameters; NULL: none do */
     struct stream_flow_limits flow;      /* of each decoupled request */
     enum grpc_compression compression;   /* of answers to inferences */
@@ -135,9 +136,11 @@ struct grpc_ctx {
     /* Names that calls of Health/Watch watch (health_watch.c). */
     struct list watched;
     size_t n_watched;
-    size_t n_unseen;          /* of them, in this round of looks */
-    uint64_t round_ns;        /* when it began */
-    struct timer watch_timer; /* set while there are names */
+    size_t n_unseen;              /* of them, in this round of looks */
+    uint64_t round_ns;            /* when it began */
+    bool has_changed;             /* something has, since it began */
+    struct timer watch_timer;     /* set while there are names … */
+    struct subscription *changes; /* … and not NULL then: of the server's changes */
 };
 
 enum {
@@ -177,7 +180,9 @@ struct grpc_call {
     size_t held_at;  /* where the rest of them begins */
     uint64_t deadline_ns; /* of the header grpc-timeout; 0: none */
     struct timer deadline;
-    struct forwarded *forwarded;  /* metadata that become parameters, in the arena */
+    struct forwarded *forwarded; /* metadata that become parameters, in the arena */
+    struct trace_parent
+        *trace_parent;            /* the trace that the call belongs to, in the arena, or NULL */
     struct access_rights *rights; /* the models that it may name; NULL: all, and none */
     /* The client's head; NULL but during kind->begin(). */
     const struct http2_head *head;

@@ -200,7 +200,7 @@ static struct span decode_metadata(struct grpc_call *c, struct span name, struct
     return (struct span){(const char *)bytes, length};
 }
 
-struct status *call_find_forwarded(struct grpc_call *c, const struct http2_head *head)
+static struct status *find_forwarded_metadata(struct grpc_call *c, const struct http2_head *head)
 {
     const struct regex *pattern = c->ctx->settings->forward_pattern;
     struct status *st = NULL;
@@ -213,4 +213,27 @@ struct status *call_find_forwarded(struct grpc_call *c, const struct http2_head 
                             &c->forwarded);
     }
     return st;
+}
+
+/* Without memory the call is served as one of no trace. */
+static void find_trace(struct grpc_call *c, const struct http2_head *head)
+{
+    struct trace_parent *parent =
+        find_header(head, "traceparent").at ? arena_alloc(&c->arena, sizeof(*parent)) : NULL;
+    if (!parent)
+        return;
+    *parent = (struct trace_parent){0};
+    for (size_t i = 0; i < head->n_headers; i++) {
+        struct span name = head->headers[i].name, value = head->headers[i].value;
+        trace_parent_take(parent, name.at, name.length, value.at, value.length);
+    }
+    c->trace_parent = parent;
+}
+
+struct status *call_read_more(struct grpc_call *c, const struct http2_head *head)
+{
+    const struct grpc_settings *settings = c->ctx->settings;
+    if (settings->tracer && tracer_reads_heads(settings->tracer))
+        find_trace(c, head);
+    return settings->forward_pattern ? find_forwarded_metadata(c, head) : NULL;
 }

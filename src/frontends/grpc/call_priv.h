@@ -20,12 +20,13 @@
 bool call_read_head(struct grpc_call *c, const struct http2_head *head, struct status **ret_error);
 
 /*
- * call_find_forwarded - notes the metadata that become parameters.
+ * call_read_more - notes what only some servers read (grpc_settings.reads_more): the metadata that
+ * become parameters, and the trace that the call belongs to.
  *
  * Errors: STATUS_INVALID_ARG  a reserved name
  *         STATUS_UNAVAILABLE  no memory
  */
-NODISCARD struct status *call_find_forwarded(struct grpc_call *c, const struct http2_head *head);
+NODISCARD struct status *call_read_more(struct grpc_call *c, const struct http2_head *head);
 
 /* call_mark_ended - ends the call: its input, and its deadline. */
 void call_mark_ended(struct grpc_call *c);

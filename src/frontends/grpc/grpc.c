@@ -158,7 +158,10 @@ static struct status *read_call_settings(const struct conch_grpc_options *o,
     struct status *st = read_restrictions(o, &ret->restrictions);
     if (!st && o->access_rules && o->access_rules[0])
         st = access_start(o->access_rules, 0, &ret->access);
-    return st ? st : read_pattern(o->header_forward_pattern, &ret->forward_pattern);
+    if (!st)
+        st = read_pattern(o->header_forward_pattern, &ret->forward_pattern);
+    ret->reads_more |= ret->forward_pattern != NULL;
+    return st;
 }
 
 static void read_limits(const struct conch_grpc_options *o, struct http2_limits *ret)
@@ -272,6 +275,7 @@ TRITONSERVER_Error *conch_grpc_start(TRITONSERVER_Server *server,
     struct conch_grpc *grpc = mem_zalloc(sizeof(*grpc));
     grpc->settings.server = (struct server *)server;
     grpc->settings.tracer = tracer_get(grpc->settings.server);
+    grpc->settings.reads_more = tracer_reads_heads(grpc->settings.tracer);
     st = start_calls(grpc, &o);
     if (st) {
         free_grpc(grpc);

@@ -2,20 +2,25 @@
 /*
  * Health/Watch: a call that gets the state of a service at once, and again at each change.
  *
- *      take_watch_message ─► join_watches ─► send_state ◄── look_at (timer) ◄─┐ each name every
- *      stop_watch ─► NOT_SERVING and the status UNAVAILABLE                    └─┘ LOOK_NS
+ *      take_watch_message ─► join_watches ─► send_state ◄── look_at ◄── look_at_some (timer)
+ *      stop_watch ─► NOT_SERVING and the status UNAVAILABLE                  ▲
+ *      the core announces a change (core/threads/changes.h) ─► note_change ──┘
  *
- * Calls that watch the same name share one state of it. The names are looked at in portions, so
- * that many of them keep no other client of the loop waiting.
+ * Calls that watch the same name share one state of it. After a change a round looks at all names.
+ * It goes in portions, so that many names keep no other client of the loop waiting; and rounds
+ * begin with a pause between them, so that many changes do not, either.
+ *
+ * The core asks backends whether they are ready only for as long as clients want to know. So a
+ * round begins without a change, too, after RENEW_NS.
  *
  * The empty name and the names of our services mean the whole server. Any other name means the
  * model of that name; SERVICE_UNKNOWN is sent while there is none, and the call goes on, since the
  * model may be loaded later. (Check answers for the server whatever the name is, as the reference
  * does; reference/behaviours §6.10.)
  *
- * Invariants: the timer is set only while a call watches. A name has at least one watch. At most
- * one message of a call is under way. A client that does not read gets the newest state later and
- * costs no memory. Thread: the loop's.
+ * Invariants: the timer is set, and the loop subscribed, only while a call watches. A name has at
+ * least one watch. At most one message of a call is under way. A client that does not read gets the
+ * newest state later and costs no memory. Thread: the loop's.
  */
 #include <string.h>
 
@@ -25,11 +30,13 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/server/server.h"
+#include "core/threads/changes.h"
 #include "frontends/grpc/call.h"
 #include "frontends/ops/ops.h"
 
-#define LOOK_NS    (200 * NS_PER_MS) /* from one look at a name to the next */
-#define PORTION_NS NS_PER_MS         /* … between portions of the names */
+#define PORTION_NS NS_PER_MS        /* between portions of the names */
+#define PAUSE_NS   (20 * NS_PER_MS) /* from the begin of a round to the next, at least, */
+#define RENEW_NS   (10 * NS_PER_S)  /* … and at most; a third of what readiness.c waits */
 
 enum {
     MAX_NAME = 1024,
@@ -105,11 +112,16 @@ static enum state get_state(struct server *s, const struct watched *n)
 
 /* ---- Sending -------------------------------------------------------------------------------- */
 
+static void note_change(void *arg);
+
 static void release_state(void *owner)
 {
     struct watch *w = owner;
+    struct grpc_call *c = grpc_call_of(w);
     w->is_sending = false;
-    call_unref(grpc_call_of(w));
+    if (w->watched && w->watched->is_behind)
+        note_change(c->ctx);
+    call_unref(c);
 }
 
 static void send_state(struct grpc_call *c, enum state state)
@@ -150,24 +162,63 @@ static void look_at(struct grpc_ctx *ctx, struct watched *n)
     }
 }
 
-/* Looks at a portion of the names; the round begins again LOOK_NS after it has begun. */
+/* Has the next portion, or round, begin when it is due. */
+static void set_watch_timer(struct grpc_ctx *ctx)
+{
+    uint64_t next_ns = ctx->round_ns + RENEW_NS;
+    if (ctx->n_unseen > 0)
+        next_ns = ctx->loop->now_ns + PORTION_NS;
+    else if (ctx->has_changed)
+        next_ns = ctx->round_ns + PAUSE_NS;
+    timers_set(&ctx->loop->timers, &ctx->watch_timer, next_ns);
+}
+
+/* Looks at a portion of the names. */
 static void look_at_some(struct timer *t)
 {
     struct grpc_ctx *ctx = CONTAINER_OF(t, struct grpc_ctx, watch_timer);
-    uint64_t now_ns = ctx->loop->now_ns;
     if (ctx->n_unseen == 0) {
-        ctx->round_ns = now_ns;
+        ctx->round_ns = ctx->loop->now_ns;
         ctx->n_unseen = ctx->n_watched;
+        ctx->has_changed = false;
     }
     for (int i = 0; i < LOOKS_AT_ONCE && ctx->n_unseen > 0; i++, ctx->n_unseen--) {
         struct list *link = list_pop(&ctx->watched);
         list_push(&ctx->watched, link);
         look_at(ctx, LIST_ENTRY(link, struct watched, link));
     }
-    uint64_t next_ns = now_ns + PORTION_NS;
+    set_watch_timer(ctx);
+}
+
+/* Something has changed, or a call can be sent a state that it has not been sent. */
+static void note_change(void *arg)
+{
+    struct grpc_ctx *ctx = arg;
+    ctx->has_changed = true;
     if (ctx->n_unseen == 0)
-        next_ns = MAX(next_ns, ctx->round_ns + LOOK_NS);
-    timers_set(&ctx->loop->timers, t, next_ns);
+        set_watch_timer(ctx);
+}
+
+/* The loop hears of changes while calls watch. False: no memory. */
+static bool begin_to_listen(struct grpc_ctx *ctx)
+{
+    if (ctx->changes)
+        return true;
+    ctx->changes =
+        changes_subscribe(server_changes(ctx->settings->server), ctx->loop, note_change, ctx);
+    if (!ctx->changes)
+        return false;
+    ctx->round_ns = ctx->loop->now_ns;
+    ctx->has_changed = false;
+    timer_init(&ctx->watch_timer, look_at_some);
+    set_watch_timer(ctx);
+    return true;
+}
+
+static void listen_no_more(struct grpc_ctx *ctx)
+{
+    changes_unsubscribe(TAKE(ctx->changes));
+    timers_clear(&ctx->loop->timers, &ctx->watch_timer);
 }
 
 static struct watched *find_watched(struct grpc_ctx *ctx, struct pbwire_bytes name)
@@ -199,19 +250,20 @@ static bool join_watches(struct grpc_call *c, struct pbwire_bytes name)
 {
     struct grpc_ctx *ctx = c->ctx;
     struct watch *w = health_watch_of(c);
+    if (!begin_to_listen(ctx)) /* before the first look, so that no change is missed */
+        return false;
     w->watched = find_watched(ctx, name);
     if (w->watched)
         look_at(ctx, w->watched); /* the state of this moment, for all of its watches */
     else
         w->watched = add_watched(ctx, name);
-    if (!w->watched)
+    if (!w->watched) {
+        if (ctx->n_watched == 0)
+            listen_no_more(ctx);
         return false;
+    }
     list_push(&w->watched->watches, &w->link);
     send_state(c, w->watched->state);
-    if (!ctx->watch_timer.is_set) {
-        timer_init(&ctx->watch_timer, look_at_some);
-        timers_set(&ctx->loop->timers, &ctx->watch_timer, ctx->loop->now_ns + LOOK_NS);
-    }
     return true;
 }
 
@@ -231,7 +283,7 @@ static void leave_watches(struct grpc_call *c)
     ctx->n_watched--;
     ctx->n_unseen = MIN(ctx->n_unseen, ctx->n_watched);
     if (ctx->n_watched == 0)
-        timers_clear(&ctx->loop->timers, &ctx->watch_timer);
+        listen_no_more(ctx);
 }
 
 /* ---- The call's events ---------------------------------------------------------------------- */

@@ -32,6 +32,7 @@
 #include "frontends/ops/forwarding.h"
 #include "frontends/ops/ops.h"
 #include "frontends/ops/region_copy.h"
+#include "frontends/ops/region_delivery.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/ops/tensor_regions.h"
 
@@ -95,10 +96,12 @@ static void reply_to_infer(struct grpc_call *c)
         stamp_infer(c, STAMP_RESPONSE_COMPLETE);
     if (!st)
         st = tensor_regions_finish(&infer_part_of(c)->regions, resp);
-    if (UNLIKELY(st != NULL))
+    if (UNLIKELY(st != NULL)) {
+        traced_failed(infer_part_of(c)->traced, st);
         call_fail(c, st);
-    else
+    } else {
         reply_with_outputs(c, resp);
+    }
 }
 
 /* Releases the request and its response. */
@@ -125,14 +128,26 @@ static void on_infer_answered(struct message *m)
     finish_infer(grpc_call_of(CONTAINER_OF(m, struct infer_part, answer.answered)));
 }
 
-static void on_infer_respond(struct request *r, struct response *resp, uint32_t flags)
+static void take_infer_answer(struct request *r, struct response *resp, uint32_t flags)
 {
     struct infer_part *p = part_of_request(r);
     struct grpc_call *c = grpc_call_of(p);
-
-    classification_apply(&p->classes, resp);
     if (answer_take(&p->answer, c->ctx->loop, resp, flags))
         finish_infer(c);
+}
+
+static void on_infer_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    classification_apply(&part_of_request(r)->classes, resp);
+    take_infer_answer(r, resp, flags);
+}
+
+static void on_infer_region_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct infer_part *p = part_of_request(r);
+    classification_apply(&p->classes, resp);
+    if (region_delivery_take(p->regions.delivery, resp, flags, take_infer_answer))
+        take_infer_answer(r, resp, flags);
 }
 
 /*
@@ -188,7 +203,7 @@ static struct status *alloc_infer_output(struct request *r, struct output *out, 
 static const struct request_ops region_ops = {
     .alloc_output = alloc_infer_output,
     .free_output = tensor_regions_free,
-    .respond = on_infer_respond,
+    .respond = on_infer_region_respond,
     .release = on_infer_release,
     .destroy = on_infer_destroy,
 };
@@ -236,7 +251,8 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
                                 m.model_version.length};
     st = call_check_model(c, ref.name, ref.name_length);
     if (!st)
-        st = ops_infer_model(c->ctx->settings->server, &ref, "ModelInfer RPC", &model);
+        st = ops_infer_model(c->ctx->settings->server, &ref, &c->ctx->access, "ModelInfer RPC",
+                             &model);
     if (st)
         return st;
     make_request(c, model);
@@ -254,9 +270,10 @@ static struct status *decode_message(struct grpc_call *c, const char *bytes, siz
 static struct status *start_infer(struct grpc_call *c)
 {
     struct infer_part *p = infer_part_of(c);
-    struct traced *t = trace_sample(&c->ctx->sampler, p->request.model->name);
+    struct traced *t = trace_sample(&c->ctx->sampler, p->request.model->name, c->trace_parent);
     if (UNLIKELY(t != NULL)) {
         p->traced = t;
+        t->span.name = "ModelInfer";
         p->request.maker.trace = traced_trace(t);
         traced_stamp(t, STAMP_GRPC_WAITREAD_START, p->begun_ns);
         stamp_infer(c, STAMP_GRPC_WAITREAD_END);
@@ -284,7 +301,7 @@ static void give_to_core(struct grpc_call *c)
 }
 
 /* A helper has copied the tensors. The call may be over. */
-static void on_copied(struct tensor_regions *t, struct status *st)
+static void on_infer_copied(struct tensor_regions *t, struct status *st)
 {
     struct infer_part *p = CONTAINER_OF(t, struct infer_part, regions);
     struct grpc_call *c = grpc_call_of(p);
@@ -313,9 +330,9 @@ static void take_infer_message(struct grpc_call *c, char *block, const char *byt
     struct status *st = decode_message(c, bytes, n_bytes, &arena);
     arena_reset(&arena);
     if (!st && UNLIKELY(!region_copy_begin(&p->regions, &p->request, c->ctx->settings->server,
-                                           c->ctx->loop, on_copied, &st))) {
+                                           c->ctx->loop, on_infer_copied, &st))) {
         p->is_copying = true;
-        call_ref(c); /* on_copied()'s */
+        call_ref(c); /* on_infer_copied()'s */
     } else if (st) {
         call_fail(c, st);
     } else {

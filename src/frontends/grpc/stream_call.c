@@ -41,6 +41,7 @@
 #include "frontends/ops/response_inbox.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/ops/region_copy.h"
+#include "frontends/ops/region_delivery.h"
 #include "frontends/ops/tensor_regions.h"
 
 enum {
@@ -179,16 +180,36 @@ static size_t count_bytes(const struct response *resp)
     return n;
 }
 
+static void put_streamed(struct request *request, struct response *resp, uint32_t flags)
+{
+    struct streamed *r = CONTAINER_OF(request, struct streamed, request);
+    if (resp || flags & RESPONSE_FINAL)
+        response_inbox_put(&r->inbox, resp, flags);
+}
+
+/* A backend that is faster than the client waits here. Returns NULL when the client has left. */
+static struct response *admit_streamed(struct streamed *r, struct response *resp)
+{
+    classification_apply(&r->classes, resp);
+    if (is_in_flow(r, resp) &&
+        !stream_flow_take(&r->flow, r->inbox.loop, count_bytes(resp), resp->error))
+        response_free(TAKE(resp));
+    return resp;
+}
+
 static void on_streamed_respond(struct request *request, struct response *resp, uint32_t flags)
 {
     struct streamed *r = CONTAINER_OF(request, struct streamed, request);
-    classification_apply(&r->classes, resp);
-    /* A backend that is faster than the client waits here. */
-    if (is_in_flow(r, resp) &&
-        !stream_flow_take(&r->flow, r->inbox.loop, count_bytes(resp), resp->error))
-        response_free(TAKE(resp)); /* the client has left */
-    if (resp || flags & RESPONSE_FINAL)
-        response_inbox_put(&r->inbox, resp, flags);
+    put_streamed(request, admit_streamed(r, resp), flags);
+}
+
+static void on_streamed_region_respond(struct request *request, struct response *resp,
+                                       uint32_t flags)
+{
+    struct streamed *r = CONTAINER_OF(request, struct streamed, request);
+    resp = admit_streamed(r, resp);
+    if (region_delivery_take(r->regions.delivery, resp, flags, put_streamed))
+        put_streamed(request, resp, flags);
 }
 
 /* As in infer_call.c: neither core nor backend reads the inputs any more. */
@@ -220,7 +241,7 @@ static struct status *alloc_streamed_output(struct request *r, struct output *ou
 static const struct request_ops region_ops = {
     .alloc_output = alloc_streamed_output,
     .free_output = tensor_regions_free,
-    .respond = on_streamed_respond,
+    .respond = on_streamed_region_respond,
     .release = on_streamed_release,
     .destroy = on_streamed_destroy,
 };
@@ -456,8 +477,11 @@ static void send_response(struct streamed *r, struct response *resp, bool is_fin
     struct grpc_call *c = r->call;
     struct infer_pieces pieces;
 
-    if (UNLIKELY(r->traced != NULL))
+    if (UNLIKELY(r->traced != NULL)) {
         stamp_streamed(r, STAMP_GRPC_SEND_START);
+        if (resp && resp->error)
+            traced_failed(r->traced, resp->error);
+    }
     if (is_over(c) || (!resp && !r->wants_empty_final)) {
         if (resp)
             drop_response(r, resp);
@@ -582,6 +606,7 @@ static void take_response(struct streamed *r, struct response *resp, bool is_fin
 {
     struct grpc_call *c = r->call;
     if (resp && resp->error && stream_part_of(c)->ends_at_error && !is_over(c)) {
+        traced_failed(r->traced, resp->error);
         fail_in_order(c, status_ref(resp->error));
         drop_response(r, resp);
     } else if (r->is_decoupled) {
@@ -692,9 +717,10 @@ struct taken {
 
 static struct status *start_streamed(struct grpc_call *c, struct streamed *r)
 {
-    struct traced *t = trace_sample(&c->ctx->sampler, r->request.model->name);
+    struct traced *t = trace_sample(&c->ctx->sampler, r->request.model->name, c->trace_parent);
     if (UNLIKELY(t != NULL)) {
         r->traced = t;
+        t->span.name = "ModelStreamInfer";
         r->request.maker.trace = traced_trace(t);
         traced_stamp(t, STAMP_GRPC_WAITREAD_START, stream_part_of(c)->waits_ns);
         stamp_streamed(r, STAMP_GRPC_WAITREAD_END);
@@ -721,7 +747,7 @@ static void refuse_streamed(struct grpc_call *c, struct streamed *r, struct stat
 }
 
 /* A helper has copied the tensors of the last request. The call may be over. */
-static void on_copied(struct tensor_regions *t, struct status *st)
+static void on_streamed_copied(struct tensor_regions *t, struct status *st)
 {
     struct streamed *r = CONTAINER_OF(t, struct streamed, regions);
     struct grpc_call *c = r->call;
@@ -761,9 +787,9 @@ static struct status *fill_streamed(struct grpc_call *c, const struct infer_mess
     if (c->ctx->env->net.draining && !request_names_sequence(&r->request))
         return status_new(STATUS_UNAVAILABLE, GRPC_STOPPING_TEXT);
     if (UNLIKELY(!region_copy_begin(&r->regions, &r->request, c->ctx->settings->server,
-                                    c->ctx->loop, on_copied, &st))) {
+                                    c->ctx->loop, on_streamed_copied, &st))) {
         stream_part_of(c)->is_copying = true;
-        call_ref(c); /* on_copied()'s */
+        call_ref(c); /* on_streamed_copied()'s */
         return NULL;
     }
     return st ? st : start_streamed(c, r);
@@ -777,7 +803,7 @@ static struct status *submit_message(struct grpc_call *c, struct taken *t)
     struct model *model;
     struct status *st = call_check_model(c, ref.name, ref.name_length);
     if (!st)
-        st = ops_model_find(c->ctx->settings->server, &ref, &model);
+        st = ops_model_to_infer(c->ctx->settings->server, &ref, &c->ctx->access, &model);
     if (st)
         return st;
     t->at_once = model->decoupled;

@@ -76,7 +76,7 @@ static const struct unary_method methods[] = {
               .subject = find_statistics_model),
     INFERENCE("RepositoryIndex", MODEL_REPOSITORY, repository_index, .run = unary_repository_index, .thread = run_on_control),
     INFERENCE("RepositoryModelLoad", MODEL_REPOSITORY, repository_model_load, .run = unary_model_load, .thread = run_as_load,
-              .model = find_load_model, .subject = find_load_model),
+              .model = find_load_model, .subject = find_load_model, .carries_files = true),
     INFERENCE("RepositoryModelUnload", MODEL_REPOSITORY, repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
               .model = find_unload_model, .subject = find_unload_model),
     INFERENCE("SystemSharedMemoryStatus", SHARED_MEMORY, system_shared_memory_status, .run = unary_system_memory_status),

@@ -11,6 +11,7 @@
 #define CONCH_FRONTENDS_GRPC_UNARY_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -21,6 +22,9 @@ struct buf;
 struct regions;
 struct server;
 struct status;
+
+/* The longest message of a method that does not carry files. */
+enum { UNARY_MESSAGE_BYTES = 64 << 10 };
 
 /* The threads that may run a method. */
 enum unary_thread {
@@ -40,8 +44,9 @@ struct unary_call {
 };
 
 struct unary_method {
-    const char *path; /* "/inference.GRPCInferenceService/ServerLive" */
-    enum ops_api api; /* the part of the protocol to which it belongs */
+    const char *path;   /* "/inference.GRPCInferenceService/ServerLive" */
+    enum ops_api api;   /* the part of the protocol to which it belongs */
+    bool carries_files; /* its messages may be as long as the service allows */
     const ProtobufCMessageDescriptor *request, *answer;
     enum unary_thread (*thread)(const ProtobufCMessage *request); /* NULL: UNARY_LOOP */
     /* The model that a load or an unload names: jobs of one model run one after the other. NULL:

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "frontends/grpc/unary_priv.h"
 #include "frontends/ops/log_settings.h"
+#include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/tracer.h"
 #include "proto/inference.pb-c.h"
 
@@ -134,6 +135,10 @@ static bool add_log_number(struct unary_call *c, const char *name, int setting)
     return true;
 }
 
+/*
+ * The settings stay changed even if there is no memory for the answer, whose bytes are made later
+ * still. A client that sends the same settings again changes nothing.
+ */
 struct status *unary_log_settings(struct unary_call *c)
 {
     enum { N_SETTINGS = 6 };
@@ -245,17 +250,36 @@ static bool add_trace_number(struct unary_call *c, const char *name, int64_t num
     return add_words(c, name, &word, 1);
 }
 
+/* The settings of the exporter; several of one name stand side by side, and are one list. */
+static bool add_exporter_settings(struct unary_call *c, const struct otlp_settings *otlp)
+{
+    const struct otlp_pairs *shown = &otlp->shown;
+    bool fine = true;
+    for (size_t i = 0, n; i < shown->n && fine; i += n) {
+        for (n = 1; i + n < shown->n && !strcmp(shown->items[i].name, shown->items[i + n].name);)
+            n++;
+        const char **words = unary_alloc(c, n, sizeof(*words));
+        for (size_t k = 0; words && k < n; k++)
+            words[k] = shown->items[i + k].value;
+        fine = words && add_words(c, shown->items[i].name, words, n);
+    }
+    return fine;
+}
+
 static struct status *answer_trace_settings(struct unary_call *c, struct tracer *tracer,
                                             const char *model_name)
 {
-    static const char *const mode = "triton";
     Inference__TraceSettingResponse *answer = (Inference__TraceSettingResponse *)c->answer;
     struct tracer_settings now = tracer_settings(tracer, model_name);
-    answer->settings = unary_alloc(c, N_TRACE_FIELDS + 2, sizeof(*answer->settings));
+    const char *mode = now.otlp ? "opentelemetry" : "triton";
+    size_t n_shown = now.otlp ? now.otlp->shown.n : 0;
+    answer->settings = unary_alloc(c, N_TRACE_FIELDS + 2 + n_shown, sizeof(*answer->settings));
     bool fine = answer->settings && add_levels(c, now.values.of[TRACE_LEVEL]);
-    for (int i = TRACE_RATE; i < N_TRACE_FIELDS && fine; i++)
+    for (int i = TRACE_RATE; i < tracer_settings_fields(&now) && fine; i++)
         fine = add_trace_number(c, trace_field_name((enum trace_field)i), now.values.of[i]);
-    fine = fine && add_words(c, "trace_file", &now.path, 1) && add_words(c, "trace_mode", &mode, 1);
+    fine =
+        fine && add_words(c, "trace_mode", &mode, 1) &&
+        (now.otlp ? add_exporter_settings(c, now.otlp) : add_words(c, "trace_file", &now.path, 1));
     return fine ? NULL : status_no_memory();
 }
 

@@ -57,10 +57,11 @@ static char *copy_text(struct maker *k, const char *s)
     return copy;
 }
 
-/* Each successful request counts as queued and computed (reference/behaviours §16.2). */
+/* Each successful request counts as queued and, unless the cache had its response, computed
+ * (reference/behaviours §16.2). */
 static Inference__InferStatistics *make_inferences(struct maker *k, const struct statistics *s)
 {
-    uint64_t n = s->success.count;
+    uint64_t n = s->success.count, n_computed = n - s->cache_hit.count;
     Inference__InferStatistics *m =
         MAKE(k, Inference__InferStatistics, inference__infer_statistics__init);
     if (!m)
@@ -68,11 +69,11 @@ static Inference__InferStatistics *make_inferences(struct maker *k, const struct
     m->success = make_duration(k, n, s->success.ns);
     m->fail = make_duration(k, s->fail.count, s->fail.ns);
     m->queue = make_duration(k, n, s->queue_ns);
-    m->compute_input = make_duration(k, n, s->compute_input_ns);
-    m->compute_infer = make_duration(k, n, s->compute_infer_ns);
-    m->compute_output = make_duration(k, n, s->compute_output_ns);
-    m->cache_hit = make_duration(k, 0, 0); /* there is no cache yet */
-    m->cache_miss = make_duration(k, 0, 0);
+    m->compute_input = make_duration(k, n_computed, s->compute_input_ns);
+    m->compute_infer = make_duration(k, n_computed, s->compute_infer_ns);
+    m->compute_output = make_duration(k, n_computed, s->compute_output_ns);
+    m->cache_hit = make_duration(k, s->cache_hit.count, s->cache_hit.ns);
+    m->cache_miss = make_duration(k, s->cache_miss.count, s->cache_miss.ns);
     return m;
 }
 

@@ -108,12 +108,12 @@ static struct status *unload_requested_model(struct admin_call *a)
 static bool names_repository(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    if (call->names_repository)
+    if (call->facts.names_repository)
         reply_status(x,
                      status_new(STATUS_UNSUPPORTED, "'repository_name' specification is not "
                                                     "supported"),
                      content_json);
-    return call->names_repository;
+    return call->facts.names_repository;
 }
 
 void admin_load(struct exchange *x)

@@ -34,6 +34,21 @@ bool client_is_allowed(struct exchange *x, const struct http_head *head, enum op
     return access_allows(access_view_get(&ctx->access), api, &client, model.at, model.length);
 }
 
+void client_find_trace(struct exchange *x, const struct http_head *head)
+{
+    struct http_call *call = exchange_part(x);
+    struct trace_parent *parent = arena_alloc(&x->arena, sizeof(*parent));
+    if (!parent)
+        return; /* the request is served as one of no trace */
+    *parent = (struct trace_parent){0};
+    for (unsigned int i = 0; i < head->n_headers; i++) {
+        struct span name, value;
+        head_get_header(head, i, &name, &value);
+        trace_parent_take(parent, name.at, name.length, value.at, value.length);
+    }
+    call->trace_parent = parent;
+}
+
 void client_find_forwarded(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a head says of its client: whether the access rules allow the request, and the headers that
- * the model is to get as parameters. Thread: the loop's.
+ * What a head says of its client: whether the access rules allow the request, the headers that the
+ * model is to get as parameters, the trace that the request belongs to. Thread: the loop's.
  */
 #ifndef CONCH_FRONTENDS_HTTP_CLIENT_H
 #define CONCH_FRONTENDS_HTTP_CLIENT_H
@@ -25,5 +25,8 @@ bool client_is_allowed(struct exchange *x, const struct http_head *head, enum op
  * http_call.forwarded. Without memory http_call.no_memory is set.
  */
 void client_find_forwarded(struct exchange *x, const struct http_head *head);
+
+/* client_find_trace - keeps the trace that the request belongs to in http_call.trace_parent. */
+void client_find_trace(struct exchange *x, const struct http_head *head);
 
 #endif

@@ -52,6 +52,6 @@ struct status *deadline_begin(struct exchange *x, void (*on_passed)(struct excha
 void deadline_end(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    if (UNLIKELY(call->has_timeout))
+    if (UNLIKELY(call->facts.has_timeout))
         loop_clear_timer(x->env->net.loop, &call->deadline);
 }

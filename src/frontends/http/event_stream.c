@@ -118,7 +118,7 @@ static bool begin_reply(struct event_stream *e, int status)
     struct exchange *x = e->x;
     const struct http_call *call = exchange_part(x);
     char header[LOAD_METRICS_BYTES];
-    size_t n = load_metrics_header((enum load_metrics_form)call->load_metrics, header);
+    size_t n = load_metrics_header((enum load_metrics_form)call->facts.load_metrics, header);
     struct http_reply reply = {
         .status = status,
         .content_type = event_type,
@@ -177,7 +177,7 @@ static struct printed print_events(struct event_stream *e, struct buf *b)
     struct list *link;
     while (b->size < TURN_BYTES && !b->failed && (link = list_pop(&e->waiting))) {
         struct response *resp = LIST_ENTRY(link, struct response, link);
-        int status = print_event(b, resp, call->shortest_floats);
+        int status = print_event(b, resp, call->facts.shortest_floats);
         is.status = is.status ? is.status : status;
         is.n_responses += e->is_decoupled;
         is.n_bytes += e->is_decoupled ? count_response_bytes(resp) : 0;

@@ -155,7 +155,7 @@ static struct status *print_answer(struct exchange *x)
     if (st)
         return st;
     buf_reset(json);
-    return generate_print(json, resp, call->shortest_floats);
+    return generate_print(json, resp, call->facts.shortest_floats);
 }
 
 static void reply_generated(struct exchange *x)
@@ -166,6 +166,7 @@ static void reply_generated(struct exchange *x)
     char header[LOAD_METRICS_BYTES];
     struct status *st = print_answer(x);
     if (st) {
+        traced_failed(call->traced, st);
         reply_stamp(x);
         reply_status(x, st, content_json);
         return;
@@ -180,7 +181,7 @@ static void reply_generated(struct exchange *x)
         reply_status(x, status_no_memory(), content_json);
         return;
     }
-    size_t n = load_metrics_header((enum load_metrics_form)call->load_metrics, header);
+    size_t n = load_metrics_header((enum load_metrics_form)call->facts.load_metrics, header);
     reply_traced(x, &(struct http_reply){.status = 200,
                                          .content_type = content_json,
                                          .headers = header,
@@ -198,8 +199,9 @@ static void handle_kind(struct exchange *x, const struct infer_kind *kind)
 {
     struct http_call *call = exchange_part(x);
     struct model *model;
-    struct status *st = ops_model_find(call_ctx(x)->settings->server, &call->model, &model);
-    if (!st && call->body_coding != CODING_IDENTITY) {
+    struct status *st = ops_model_to_infer(call_ctx(x)->settings->server, &call->model,
+                                           &call_ctx(x)->access, &model);
+    if (!st && call->facts.body_coding != CODING_IDENTITY) {
         model_unref(model);
         st = status_new(STATUS_INVALID_ARG,
                         "Unsupported content-encoding, only 'identity' is supported.");

@@ -327,7 +327,8 @@ static void parse_top_member(struct generate *g, struct json *j, struct json_str
 static struct status *choose_error(struct progress *is, const char *text, size_t length)
 {
     struct json_error fault;
-    struct status *st = json_check(text, length, &fault) ? NULL : request_json_fault(&fault);
+    struct status *st =
+        json_check(text, length, &fault) ? NULL : request_json_fault(&fault, text, length);
     if (!st)
         st = TAKE(is->id_error);
     if (!st)

@@ -2,7 +2,7 @@
 /*
  * The handlers of the routes: infer.c has that of inference, meta.c those about the state of the
  * server and of single models, admin.c those of the repository and of all models, settings.c those
- * of settings, regions.c those of shared memory.
+ * of settings, regions.c those of shared memory, front_page.c those for people who look around.
  *
  * Thread: the loop's. None blocks: admin.c and regions.c hand work to a control thread
  * (admin_call.h).

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frontends/http/call.h"
 #include "frontends/http/route.h"
 #include "frontends/net/head.h"
 
@@ -22,20 +23,16 @@ struct head_range {
  * and headers by name took a tenth of the instructions of a small request.
  */
 struct head_reading {
+    struct head_facts facts;
     bool done;
-    bool is_restricted;
-    bool names_repository, wants_json, shortest_floats;
-    uint8_t body_coding, reply_coding; /* enum http_coding */
-    uint8_t header_length_kind;        /* enum header_length */
+    bool discard;    /* no handler needs the body */
+    bool is_unusual; /* has more than a model, a version and the length of the JSON */
+    bool bad_timeout;
+    uint32_t timeout_ms;
     /* .length 0: there is none */
     struct head_range model, version, region, header_length_text;
     struct head_range target; /* a model that a header names instead of the path */
     struct head_range timeout_text;
-    bool has_timeout, bad_timeout; /* Conch-Timeout-Ms */
-    uint8_t load_metrics;          /* enum load_metrics_form */
-    uint32_t timeout_ms;
-    int64_t header_length;
-    const struct route *route;
 };
 
 _Static_assert(sizeof(struct head_reading) <= HEAD_NOTE_BYTES, "a note has no room for a reading");

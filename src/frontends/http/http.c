@@ -10,8 +10,10 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/server/server.h"
+#include "frontends/http/accept.h"
 #include "frontends/http/call.h"
 #include "frontends/http/client.h"
+#include "frontends/http/cors.h"
 #include "frontends/http/deadline.h"
 #include "frontends/http/dialect.h"
 #include "frontends/http/handlers.h"
@@ -36,7 +38,7 @@ static void read_client_timeout(struct head_reading *r, const struct http_head *
     struct span value = head_find(head, name, sizeof(name) - 1);
     if (LIKELY(!value.at))
         return;
-    r->has_timeout = true;
+    r->facts.has_timeout = true;
     r->bad_timeout = !deadline_parse(value.at, value.length, &r->timeout_ms);
     value.length = MIN(value.length, (size_t)256);
     r->timeout_text = head_range_of(head, value);
@@ -51,14 +53,14 @@ static void read_infer_headers(void *note, const struct http_head *head)
 
     struct span length = head_find(head, length_name, sizeof(length_name) - 1);
     if (length.at) {
-        r->header_length_kind = (uint8_t)header_length_parse(length, &r->header_length);
+        r->facts.header_length_kind = (uint8_t)header_length_parse(length, &r->facts.header_length);
         length.length = MIN(length.length, (size_t)256);
         r->header_length_text = head_range_of(head, length);
     }
     struct span encoding = head_find(head, encoding_name, sizeof(encoding_name) - 1);
     struct span accepted = head_find(head, accepted_name, sizeof(accepted_name) - 1);
-    r->body_coding = (uint8_t)coding_of_body(encoding);
-    r->reply_coding = (uint8_t)coding_of_reply(accepted);
+    r->facts.body_coding = (uint8_t)coding_of_body(encoding);
+    r->facts.reply_coding = (uint8_t)coding_of_reply(accepted);
     read_client_timeout(r, head);
 }
 
@@ -67,11 +69,11 @@ static void read_generate_headers(void *note, const struct http_head *head)
     static const char name[] = "endpoint-load-metrics-format";
     struct head_reading *r = note;
     read_infer_headers(note, head);
-    r->header_length_kind = HEADER_LENGTH_NONE; /* the body is JSON alone */
+    r->facts.header_length_kind = HEADER_LENGTH_NONE; /* the body is JSON alone */
     struct span form = head_find(head, name, sizeof(name) - 1);
     if (LIKELY(!form.at))
         return;
-    r->load_metrics = load_metrics_form_of(form.at, form.length);
+    r->facts.load_metrics = load_metrics_form_of(form.at, form.length);
 }
 
 void read_binary_type(void *note, const struct http_head *head, const char *binary_type)
@@ -80,36 +82,22 @@ void read_binary_type(void *note, const struct http_head *head, const char *bina
     static const char type_name[] = "content-type";
     struct span text;
     struct span type = head_find(head, type_name, sizeof(type_name) - 1);
-    enum header_length kind = header_length_of_type(type, binary_type, &text, &r->header_length);
+    enum header_length kind =
+        header_length_of_type(type, binary_type, &text, &r->facts.header_length);
     read_client_timeout(r, head);
-    r->header_length_kind = (uint8_t)kind;
+    r->facts.header_length_kind = (uint8_t)kind;
     if (kind == HEADER_LENGTH_NONE)
         return;
     text.length = MIN(text.length, (size_t)256);
     r->header_length_text = head_range_of(head, text);
 }
 
-static bool asks_for_shortest(struct span parameter)
-{
-    struct span name = span_next_item(&parameter, '='), value = span_next_item(&parameter, '=');
-    return span_is(name, "floats") &&
-           (span_is(value, "shortest") || span_is(value, "\"shortest\""));
-}
-
-/* Reads the requested media types; their weights and unknown parameters are ignored. */
 static void read_accept(struct head_reading *r, const struct http_head *head)
 {
-    struct span rest = head_accept(head);
-    if (rest.length < sizeof("application/json") - 1)
-        return;
-    while (rest.length > 0) {
-        struct span range = span_next_item(&rest, ',');
-        if (!span_is(span_next_item(&range, ';'), content_json))
-            continue;
-        r->wants_json = true;
-        while (range.length > 0)
-            r->shortest_floats |= asks_for_shortest(span_next_item(&range, ';'));
-    }
+    struct accepted accepted = accept_read(head_accept(head));
+    r->facts.wants_json = accepted.json;
+    r->facts.wants_html = accepted.html;
+    r->facts.shortest_floats = accepted.shortest_floats;
 }
 
 static const struct route routes[] = {
@@ -131,6 +119,15 @@ static struct route_match find_http_route(const struct http_settings *settings,
     return route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head));
 }
 
+/* Whether the request belongs to a trace, of which client_find_trace() reads more. */
+static bool find_traceparent(const struct http_settings *settings, const struct route *route,
+                             const struct http_head *head)
+{
+    static const char name[] = "traceparent";
+    return route->api == OPS_API_INFERENCE && tracer_reads_heads(settings->tracer) &&
+           head_find(head, name, sizeof(name) - 1).at;
+}
+
 /* Whether the client lacks the header that this part of the protocol needs. */
 static bool find_restricted(const struct restrictions *restrictions, enum ops_api api,
                             const struct http_head *head)
@@ -142,22 +139,52 @@ static bool find_restricted(const struct restrictions *restrictions, enum ops_ap
     return !restriction_admits(r, value.at, value.length);
 }
 
-static void read_head(const struct http_settings *settings, struct head_reading *r,
-                      const struct http_head *head)
+static void read_origin(const struct cors *cors, struct head_facts *facts,
+                        const struct http_head *head)
 {
+    facts->origin = cors_find_origin(cors, head);
+    facts->is_preflight = cors_is_preflight(head, facts->origin);
+}
+
+static void read_route(const struct http_settings *settings, struct head_reading *r,
+                       const struct http_head *head)
+{
+    if (UNLIKELY(settings->cors != NULL)) {
+        read_origin(settings->cors, &r->facts, head);
+        if (r->facts.is_preflight)
+            return;
+    }
     struct route_match m = settings->dialect->find_route(settings, head);
-    r->done = true;
-    r->route = m.route;
-    r->is_restricted = m.route && find_restricted(&settings->restrictions, m.route->api, head);
+    struct head_facts *facts = &r->facts;
+    facts->route = m.route;
+    facts->is_restricted = m.route && find_restricted(&settings->restrictions, m.route->api, head);
+    facts->wrong_method = m.route && m.route->method != head->method;
     r->model = head_range_of(head, m.model);
-    if (!m.route || r->is_restricted || m.route->method != head->method)
+    if (!m.route || facts->is_restricted || facts->wrong_method)
         return;
     r->version = head_range_of(head, m.version);
     r->region = head_range_of(head, m.region);
-    r->names_repository = m.repository.at != NULL;
+    facts->names_repository = m.repository.at != NULL;
     read_accept(r, head);
+    if (UNLIKELY(settings->reads_more))
+        facts->has_trace = find_traceparent(settings, m.route, head);
     if (m.route->read_head)
         m.route->read_head(r, head);
+}
+
+static __attribute__((noinline)) void read_head(const struct http_settings *settings,
+                                                struct head_reading *r,
+                                                const struct http_head *head)
+{
+    struct head_facts *facts = &r->facts;
+    r->done = true;
+    read_route(settings, r, head);
+    if (facts->header_length_kind != HEADER_LENGTH_FINE)
+        facts->header_length = 0;
+    r->discard =
+        !facts->route || facts->is_restricted || facts->wrong_method || !facts->route->takes_body;
+    r->is_unusual = facts->is_preflight || facts->has_timeout || r->region.length > 0 ||
+                    r->target.length > 0 || facts->header_length_kind > HEADER_LENGTH_FINE;
 }
 
 /* A copy, because the head's bytes are freed when the body is complete. NULL is noted and the
@@ -189,22 +216,21 @@ static void keep_timeout(struct exchange *x, const struct http_head *head,
                          const struct head_reading *r)
 {
     struct http_call *call = exchange_part(x);
-    if (r->bad_timeout)
-        call->timeout_text = keep_head_text(x, head, r->timeout_text);
+    call->timeout_text = r->bad_timeout ? keep_head_text(x, head, r->timeout_text) : NULL;
     call->deadline_ns = loop_now_ns(x->env->net.loop) + r->timeout_ms * NS_PER_MS;
 }
 
-/* Whether an access rule allows the request; it is asked each time, since the rules may change. */
-static bool is_refused(struct exchange *x, const struct http_head *head,
-                       const struct head_reading *r)
+/* Whether no access rule allows the request; it is asked each time, since the rules may change. */
+static __attribute__((noinline)) bool is_refused(struct exchange *x, const struct http_head *head,
+                                                 const struct head_reading *r)
 {
     const struct http_dialect *dialect = call_ctx(x)->settings->dialect;
     struct span model = {r->model.length > 0 ? head->base + r->model.at : NULL, r->model.length};
-    if (UNLIKELY(dialect->find_model && r->route && call_ctx(x)->settings->access)) {
+    if (dialect->find_model && r->facts.route) {
         struct span target = {head->base + r->target.at, r->target.length};
-        model = dialect->find_model(x, r->route, model, target);
+        model = dialect->find_model(x, r->facts.route, model, target);
     }
-    return r->route && !client_is_allowed(x, head, r->route->api, model);
+    return r->facts.route && !client_is_allowed(x, head, r->facts.route->api, model);
 }
 
 static void keep_target(struct exchange *x, const struct http_head *head, struct head_range target)
@@ -214,59 +240,74 @@ static void keep_target(struct exchange *x, const struct http_head *head, struct
     call->target.name_length = target.length;
 }
 
+/* What few requests have. */
+static __attribute__((noinline)) void keep_unusual(struct exchange *x, const struct http_head *head,
+                                                   const struct head_reading *r)
+{
+    struct http_call *call = exchange_part(x);
+    if (r->facts.is_preflight)
+        call->asked_headers = cors_keep_asked(x, head);
+    if (r->facts.has_timeout)
+        keep_timeout(x, head, r);
+    if (r->region.length > 0)
+        call->region = keep_head_text(x, head, r->region);
+    if (r->target.length > 0)
+        keep_target(x, head, r->target);
+    if (r->facts.header_length_kind > HEADER_LENGTH_FINE)
+        call->header_length_text = keep_head_text(x, head, r->header_length_text);
+}
+
+/* What only some servers read. */
+static __attribute__((noinline)) void keep_more(struct exchange *x, const struct http_head *head)
+{
+    const struct http_settings *settings = call_ctx(x)->settings;
+    struct http_call *call = exchange_part(x);
+    call->trace_parent = NULL;
+    if (x->discard)
+        return;
+    if (settings->forward_pattern && call->facts.route->handle == infer_handle)
+        client_find_forwarded(x, head);
+    if (call->facts.has_trace)
+        client_find_trace(x, head);
+}
+
+static void clear_call(struct http_call *call)
+{
+    call->text_taken = call->json_taken = call->packed_reply = NULL;
+    call->region = NULL;
+    call->forwarded = NULL;
+    call->target = call->model = (struct ops_model_ref){0};
+    call->begun = call->with_core = call->no_memory = call->is_gone = call->is_refused = false;
+}
+
 static void on_http_head(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);
+    const struct http_ctx *ctx = call_ctx(x);
     struct head_reading *r = (struct head_reading *)(void *)head->note;
-    if (!r->done)
-        read_head(call_ctx(x)->settings, r, head);
+    if (UNLIKELY(!r->done))
+        read_head(ctx->settings, r, head);
 
-    call->begun = false;
-    call->with_core = false;
-    call->json_taken = call->text_taken = call->packed_reply = NULL;
-    call->body_coding = r->body_coding;
-    call->reply_coding = r->reply_coding;
-    call->no_memory = call->is_gone = false;
-    call->wants_json = r->wants_json;
-    call->shortest_floats = r->shortest_floats;
-    call->header_length_kind = (enum header_length)r->header_length_kind;
-    call->header_length = r->header_length;
-    call->load_metrics = r->load_metrics;
-    call->has_timeout = r->has_timeout;
-    call->timeout_text = NULL;
-    call->model = (struct ops_model_ref){0};
+    clear_call(call);
+    call->facts = r->facts;
     call->head_ns = x->env->net.loop->now_ns;
-    call->route = r->route;
-    call->is_restricted = r->is_restricted;
-    call->is_refused = is_refused(x, head, r);
-    call->wrong_method = r->route && r->route->method != x->method;
-    call->names_repository = r->names_repository;
-    call->forwarded = NULL;
-    x->discard = !r->route || r->is_restricted || call->is_refused || call->wrong_method ||
-                 !r->route->takes_body;
+    x->discard = r->discard;
+    if (UNLIKELY(ctx->access.source != NULL) && is_refused(x, head, r))
+        call->is_refused = x->discard = true;
     keep_model(x, head, r);
-    call->target = (struct ops_model_ref){0};
-    if (UNLIKELY(r->has_timeout))
-        keep_timeout(x, head, r);
-    call->region = "";
-    if (UNLIKELY(r->region.length > 0))
-        call->region = keep_head_text(x, head, r->region);
-    if (UNLIKELY(call_ctx(x)->settings->forward_pattern != NULL) && !x->discard &&
-        r->route->handle == infer_handle)
-        client_find_forwarded(x, head);
-    if (UNLIKELY(r->target.length > 0))
-        keep_target(x, head, r->target);
-    if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
-        x->aligned_at = (size_t)r->header_length;
-    else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))
-        call->header_length_text = keep_head_text(x, head, r->header_length_text);
+    if (r->facts.header_length > 0)
+        x->aligned_at = (size_t)r->facts.header_length;
+    if (UNLIKELY(r->is_unusual))
+        keep_unusual(x, head, r);
+    if (UNLIKELY(ctx->settings->reads_more))
+        keep_more(x, head);
 }
 
 static void refuse_restricted(struct exchange *x)
 {
     const struct http_call *call = exchange_part(x);
     const struct restriction *r =
-        restrictions_find(&call_ctx(x)->settings->restrictions, call->route->api);
+        restrictions_find(&call_ctx(x)->settings->restrictions, call->facts.route->api);
     AUTO(buf) text = BUF_INIT(4096);
     buf_addf(&text, "This API is restricted, expecting header '%s'", r->name);
     reply_error(x, 403, content_text, buf_text(&text));
@@ -282,30 +323,47 @@ static void refuse_http_path(struct exchange *x)
     reply_error(x, 404, content_text, "Not Found");
 }
 
+static void reply_without_route(struct exchange *x)
+{
+    const struct http_call *call = exchange_part(x);
+    if (call->facts.is_preflight)
+        cors_reply_preflight(x, call->asked_headers);
+    else
+        call_ctx(x)->settings->dialect->refuse_path(x);
+}
+
 static void on_http_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    if (UNLIKELY(!call->route))
-        call_ctx(x)->settings->dialect->refuse_path(x);
-    else if (UNLIKELY(call->is_restricted))
+    if (UNLIKELY(!call->facts.route))
+        reply_without_route(x);
+    else if (UNLIKELY(call->facts.is_restricted))
         refuse_restricted(x);
     else if (UNLIKELY(call->is_refused))
         reply_error(x, 403, content_text, "This API is " ACCESS_TEXT);
-    else if (UNLIKELY(call->wrong_method))
-        reply_error(x, 405, call->route->error_type, "Method Not Allowed");
+    else if (UNLIKELY(call->facts.wrong_method))
+        reply_error(x, 405, call->facts.route->error_type, "Method Not Allowed");
     else if (UNLIKELY(call->no_memory))
-        reply_status(x, status_no_memory(), call->route->error_type);
+        reply_status(x, status_no_memory(), call->facts.route->error_type);
     else
-        call->route->handle(x);
+        call->facts.route->handle(x);
 }
 
-static const struct http_handler handler = {
-    .part_bytes = sizeof(struct http_call),
-    .on_head = on_http_head,
-    .on_request = on_http_request,
-    .on_cancel = infer_cancel,
-    .on_end = infer_end,
-};
+static struct span find_cors_headers(struct exchange *x)
+{
+    const struct http_call *call = exchange_part(x);
+    return cors_headers(call_ctx(x)->settings->cors, x->headed ? call->facts.origin : 0);
+}
+
+#define HANDLER(headers)                                                                           \
+    {                                                                                              \
+        .part_bytes = sizeof(struct http_call), .on_head = on_http_head,                           \
+        .on_request = on_http_request, .on_cancel = infer_cancel, .on_end = infer_end,             \
+        .find_headers = (headers),                                                                 \
+    }
+
+static const struct http_handler handler = HANDLER(NULL);
+static const struct http_handler handler_with_cors = HANDLER(find_cors_headers);
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
@@ -371,7 +429,7 @@ static void hide_http(void *arg)
     service_metrics_remove(&http->metrics);
 }
 
-/* Reads who may use what, and which headers models get. */
+/* Reads who may use what, which pages may read replies, and which headers models get. */
 static struct status *read_client_settings(const struct conch_http_options *o,
                                            struct http_settings *ret)
 {
@@ -380,6 +438,8 @@ static struct status *read_client_settings(const struct conch_http_options *o,
         st = restrictions_add(&ret->restrictions, "api", "", o->restricted_apis[i]);
     if (!st && o->access_rules && o->access_rules[0])
         st = access_start(o->access_rules, 0, &ret->access);
+    if (!st && o->cors_origins)
+        st = cors_new(o->cors_origins, &ret->cors);
     struct regex *pattern = NULL;
     if (!st && o->header_forward_pattern && o->header_forward_pattern[0])
         st =
@@ -395,6 +455,7 @@ static void free_http(struct conch_http *http)
         settings->dialect->free_data(settings->dialect_data);
     restrictions_done(&http->settings.restrictions);
     access_stop(http->settings.access);
+    cors_free(http->settings.cors);
     regex_free((struct regex *)(uintptr_t)http->settings.forward_pattern);
     tracer_put(http->settings.tracer);
     mem_free(http);
@@ -431,7 +492,6 @@ struct status *http_start(struct server *server, const struct conch_http_options
     net.timeouts.idle_ns = o.idle_timeout_ms * NS_PER_MS;
     net.timeouts.min_rate = o.min_rate;
     net.timeouts.rate_ns = o.min_rate_ms * NS_PER_MS;
-    net.http1.handler = &handler;
     net.ctx_new = http_ctx_new;
     net.ctx_free = http_ctx_free;
     net.goes_on = goes_on;
@@ -445,6 +505,9 @@ struct status *http_start(struct server *server, const struct conch_http_options
     http->settings.tracer = tracer_get(http->settings.server);
     net.handler_arg = http;
     struct status *st = read_client_settings(&o, &http->settings);
+    net.http1.handler = http->settings.cors ? &handler_with_cors : &handler;
+    http->settings.reads_more =
+        http->settings.forward_pattern || tracer_reads_heads(http->settings.tracer);
     if (!st)
         st = service_tls_read(&SERVICE_TLS(&o, "HTTP", "http"), &tls, &net.tls);
     if (!st)

@@ -20,6 +20,7 @@
 #include "frontends/http/handlers.h"
 #include "frontends/http/packed.h"
 #include "frontends/http/reply.h"
+#include "frontends/http/route.h"
 
 #include "base/loop.h"
 #include "base/mem.h"
@@ -31,6 +32,7 @@
 #include "core/server/server.h"
 #include "frontends/ops/loop_share.h"
 #include "frontends/ops/region_copy.h"
+#include "frontends/ops/region_delivery.h"
 
 static struct exchange *exchange_of(struct request *r)
 {
@@ -85,6 +87,7 @@ static void reply_with_response(struct exchange *x)
     if (!st)
         st = tensor_regions_finish(&call->regions, resp);
     if (UNLIKELY(st != NULL)) {
+        traced_failed(call->traced, st);
         reply_stamp(x);
         reply_status(x, st, content_text);
     } else {
@@ -101,14 +104,27 @@ static void on_answered(struct message *m)
     exchange_unref(x);
 }
 
-static void on_respond(struct request *r, struct response *resp, uint32_t flags)
+static void take_http_answer(struct request *r, struct response *resp, uint32_t flags)
 {
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
-
-    classification_apply(&call->classes, resp);
     if (answer_take(&call->answer, x->env->net.loop, resp, flags))
         reply_with_response(x);
+}
+
+static void on_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct http_call *call = CONTAINER_OF(r, struct http_call, request);
+    classification_apply(&call->classes, resp);
+    take_http_answer(r, resp, flags);
+}
+
+static void on_http_region_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct http_call *call = CONTAINER_OF(r, struct http_call, request);
+    classification_apply(&call->classes, resp);
+    if (region_delivery_take(call->regions.delivery, resp, flags, take_http_answer))
+        take_http_answer(r, resp, flags);
 }
 
 static void release_request_blocks(struct exchange *x)
@@ -152,7 +168,7 @@ static struct status *alloc_requested_output(struct request *r, struct output *o
 static const struct request_ops region_ops = {
     .alloc_output = alloc_requested_output,
     .free_output = tensor_regions_free,
-    .respond = on_respond,
+    .respond = on_http_region_respond,
     .destroy = on_destroy,
 };
 
@@ -228,6 +244,7 @@ static void begin_trace(struct exchange *x, struct traced *t)
     struct http_call *call = exchange_part(x);
     call->traced = t;
     call->request.maker.trace = traced_trace(t);
+    t->span.name = call->facts.route->pattern;
     traced_stamp(t, STAMP_HTTP_RECV_START, call->head_ns);
     stamp_now(x, STAMP_HTTP_RECV_END);
 }
@@ -244,7 +261,9 @@ static struct status *start_inference(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct server *server = call_ctx(x)->settings->server;
-    struct traced *t = trace_sample(&call_ctx(x)->sampler, call->request.model->name);
+    const struct http_ctx *ctx = call_ctx(x);
+    struct traced *t = trace_sample(&call_ctx(x)->sampler, call->request.model->name,
+                                    ctx->settings->reads_more ? call->trace_parent : NULL);
     if (UNLIKELY(t != NULL))
         begin_trace(x, t);
     if (!call->blocks.first)
@@ -261,7 +280,7 @@ static struct status *parse_body(struct exchange *x, const char **ret_type)
     struct http_call *call = exchange_part(x);
     const struct infer_kind *kind = call->kind;
     struct status *st = NULL;
-    if (UNLIKELY(call->has_timeout))
+    if (UNLIKELY(call->facts.has_timeout))
         st = deadline_begin(x, kind && kind->give_up ? kind->give_up : answer_late);
     if (st)
         return st;
@@ -341,13 +360,13 @@ void infer_handle(struct exchange *x)
     struct http_call *call = exchange_part(x);
     struct model *model;
 
-    struct status *st =
-        ops_infer_model(call_ctx(x)->settings->server, &call->model, "HTTP end point", &model);
+    struct status *st = ops_infer_model(call_ctx(x)->settings->server, &call->model,
+                                        &call_ctx(x)->access, "HTTP end point", &model);
     if (st) {
         reply_status(x, st, content_text);
-    } else if (LIKELY(call->body_coding == CODING_IDENTITY)) {
+    } else if (LIKELY(call->facts.body_coding == CODING_IDENTITY)) {
         infer_start(x, model, NULL);
-    } else if (call->body_coding == CODING_UNKNOWN) {
+    } else if (call->facts.body_coding == CODING_UNKNOWN) {
         model_unref(model);
         reply_encoding(x);
     } else {

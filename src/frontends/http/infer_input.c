@@ -296,6 +296,19 @@ static void read_input(struct parse *p, struct json *j, struct input_text *text,
     }
 }
 
+/* Adds to the error of an input's data what it was expected to be. */
+static struct status *advise_data(const struct input_text *text, const struct input_made *made,
+                                  struct status *st)
+{
+    if (!st)
+        return NULL;
+    if (made->dtype == DTYPE_INVALID)
+        return infer_advise_datatype(st, text->datatype);
+    if (status_code(st) != STATUS_INTERNAL) /* no fault of the values */
+        return st;
+    return infer_advise_values(st, made->in, made->n_elements, text->data);
+}
+
 static struct status *parse_input(struct parse *p, struct json *j)
 {
     struct input_text text = {0};
@@ -320,9 +333,10 @@ static struct status *parse_input(struct parse *p, struct json *j)
     } else if (!st && text.region.has_name) {
         st = take_region(p, &made, &text.region);
     } else if (!st && data) {
-        st = TAKE(data);
+        st = advise_data(&text, &made, TAKE(data));
     } else if (!st && made.in->n_buffers == 0) {
-        st = read_data(p, &made, &text.data);
+        struct json at = text.data;
+        st = advise_data(&text, &made, read_data(p, &made, &at));
     }
     status_free(opened);
     status_free(data);

@@ -256,7 +256,7 @@ static struct status *first_error(struct status *errors[N_SECTIONS], const char 
     struct json_error error;
     struct status *first = NULL;
     if (!json_check(text, length, &error))
-        first = request_json_fault(&error);
+        first = request_json_fault(&error, text, length);
     for (int i = 0; i < N_SECTIONS; i++) {
         if (first)
             status_free(errors[i]);
@@ -293,7 +293,7 @@ static struct status *parse_document(struct parse *p, const char *text, size_t l
         }
     }
     if (!seen[SECTION_INPUTS]) {
-        errors[SECTION_INPUTS] = missing_status("inputs");
+        errors[SECTION_INPUTS] = infer_advise_inputs(missing_status("inputs"), p->r->model);
         failed = true;
     }
     if (LIKELY(json_end(&j) && !failed))
@@ -447,13 +447,14 @@ static struct status *parse_raw(struct parse *p, const char *body, size_t n_byte
 static struct status *binary_type_fault(const struct http_call *call, const char *binary_type)
 {
     const char *text = call->header_length_text;
-    if (call->header_length_kind == HEADER_LENGTH_MISPLACED)
+    if (call->facts.header_length_kind == HEADER_LENGTH_MISPLACED)
         return status_new(STATUS_INVALID_ARG,
                           "expect MIME type for binary data starts with '%s', got: %s", binary_type,
                           text);
     return status_new(
         STATUS_INVALID_ARG, "Unable to parse inference header size%s, got: %s",
-        call->header_length_kind == HEADER_LENGTH_RANGE ? ", value is out of range" : "", text);
+        call->facts.header_length_kind == HEADER_LENGTH_RANGE ? ", value is out of range" : "",
+        text);
 }
 
 /* Reads Inference-Header-Content-Length, or the MIME type (reference/behaviours §3.3); without it,
@@ -461,9 +462,9 @@ static struct status *binary_type_fault(const struct http_call *call, const char
 static struct status *header_length(const struct http_call *call, const char *binary_type,
                                     size_t body_bytes, size_t *ret_length)
 {
-    if (UNLIKELY(binary_type && call->header_length_kind > HEADER_LENGTH_FINE))
+    if (UNLIKELY(binary_type && call->facts.header_length_kind > HEADER_LENGTH_FINE))
         return binary_type_fault(call, binary_type);
-    switch (call->header_length_kind) {
+    switch (call->facts.header_length_kind) {
     case HEADER_LENGTH_NONE:
         *ret_length = body_bytes;
         return NULL;
@@ -480,24 +481,24 @@ static struct status *header_length(const struct http_call *call, const char *bi
     case HEADER_LENGTH_MISPLACED: /* of a MIME type only */
         break;
     }
-    if (call->header_length < 0 || (uint64_t)call->header_length > body_bytes)
+    if (call->facts.header_length < 0 || (uint64_t)call->facts.header_length > body_bytes)
         return status_new(STATUS_INVALID_ARG,
                           "inference header size should be in range (0, %zu), got: %lld",
-                          body_bytes, (long long)call->header_length);
-    *ret_length = (size_t)call->header_length;
+                          body_bytes, (long long)call->facts.header_length);
+    *ret_length = (size_t)call->facts.header_length;
     return NULL;
 }
 
 struct status *infer_parse(struct exchange *x, const char **ret_type)
 {
     struct http_call *call = exchange_part(x);
-    struct parse p = {
-        .x = x,
-        .call = call,
-        .r = &call->request,
-        .max_bytes = call_ctx(x)->settings->max_input_bytes,
-    };
+    struct parse p; /* an initialiser would clear what has been seen of tensors: 448 bytes */
     size_t json_bytes = 0;
+    p.x = x;
+    p.call = call;
+    p.r = &call->request;
+    p.max_bytes = call_ctx(x)->settings->max_input_bytes;
+    p.n_seen_inputs = p.n_seen_outputs = 0;
 
     struct status *st =
         header_length(call, call_ctx(x)->settings->dialect->binary_type, x->body_size, &json_bytes);

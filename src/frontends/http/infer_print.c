@@ -203,7 +203,7 @@ static struct status *print_data(struct print *p, const struct output *out)
     if (st)
         return st;
     ADD(p->out, ",\"data\":");
-    return infer_print_values(p->out, out, p->call->shortest_floats, &n_elements);
+    return infer_print_values(p->out, out, p->call->facts.shortest_floats, &n_elements);
 }
 
 static void add_binary_piece(struct print *p, const struct output *out)
@@ -364,7 +364,7 @@ void infer_print(struct exchange *x, struct response *resp)
         .body = p.pieces,
         .n_body = p.n_pieces,
     };
-    if (LIKELY(p.call->reply_coding == CODING_IDENTITY))
+    if (LIKELY(p.call->facts.reply_coding == CODING_IDENTITY))
         reply_traced(x, &reply);
     else
         reply_packed(x, &reply, on_reply_packed);

@@ -85,4 +85,17 @@ bool infer_read_values(struct json *j, enum dtype dtype, void *out, size_t max, 
 /* add_custom_parameter - reads the value at j into a parameter of the request. */
 NODISCARD struct status *add_custom_parameter(struct parse *p, struct json *j, struct json_str key);
 
+/*
+ * What the client should have sent, behind the reference's text (infer_advice.c). They take st and
+ * return the longer error.
+ *
+ * infer_advise_datatype - the datatype that was probably meant.
+ * infer_advise_values   - how many values of which type the input has, and how many were given.
+ * infer_advise_inputs   - the form of a request to the model.
+ */
+NODISCARD struct status *infer_advise_datatype(struct status *st, struct json_str given);
+NODISCARD struct status *infer_advise_values(struct status *st, const struct input *in,
+                                             int64_t n_elements, struct json data);
+NODISCARD struct status *infer_advise_inputs(struct status *st, const struct model *m);
+
 #endif

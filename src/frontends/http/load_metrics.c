@@ -62,16 +62,16 @@ static void print_text_load(struct buf *b, double used, uint64_t capacity)
              used, (unsigned long long)capacity);
 }
 
-static bool is_text(const char *text, size_t length, const char *wanted)
+static bool format_is(const char *text, size_t length, const char *wanted)
 {
     return length == strlen(wanted) && memcmp(text, wanted, length) == 0;
 }
 
 enum load_metrics_form load_metrics_form_of(const char *name, size_t length)
 {
-    return is_text(name, length, "json")   ? LOAD_METRICS_JSON
-           : is_text(name, length, "text") ? LOAD_METRICS_TEXT
-                                           : LOAD_METRICS_NONE;
+    return format_is(name, length, "json")   ? LOAD_METRICS_JSON
+           : format_is(name, length, "text") ? LOAD_METRICS_TEXT
+                                             : LOAD_METRICS_NONE;
 }
 
 size_t load_metrics_header(enum load_metrics_form form, char text[LOAD_METRICS_BYTES])

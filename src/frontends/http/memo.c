@@ -52,12 +52,35 @@ static bool is_same(const struct memo_printed *kept, const struct output *out)
     return strcmp(kept->name, out->name) == 0;
 }
 
+/* Reads the value of a number or a truth value. False: the parameter is of another type. */
+static bool fixed_value_of(const struct parameter *p, int64_t *ret_value)
+{
+    if (p->type != PARAMETER_INT && p->type != PARAMETER_BOOL)
+        return false;
+    *ret_value = p->type == PARAMETER_INT ? p->int64 : p->boolean;
+    return true;
+}
+
+static bool has_same_parameters(const struct memo_reply *kept, const struct response *resp)
+{
+    for (uint32_t i = 0; i < resp->n_parameters; i++) {
+        const struct memo_parameter *k = &kept->parameters[i];
+        const struct parameter *p = &resp->parameters[i];
+        int64_t value;
+        if (k->type != p->type || !fixed_value_of(p, &value) || k->value != value ||
+            strcmp(k->name, p->name) != 0)
+            return false;
+    }
+    return true;
+}
+
 const struct memo_reply *memo_find_reply(const struct memo *m, const struct model *model,
                                          const struct response *resp)
 {
     const struct memo_reply *kept = &m->replies[slot_of(model)];
-    if (kept->length == 0 || kept->n_outputs != resp->n_outputs || resp->n_parameters > 0 ||
-        strcmp(kept->model, model->name) != 0 || strcmp(kept->version, model->version_text) != 0)
+    if (kept->length == 0 || kept->n_outputs != resp->n_outputs ||
+        kept->n_parameters != resp->n_parameters || strcmp(kept->model, model->name) != 0 ||
+        strcmp(kept->version, model->version_text) != 0 || !has_same_parameters(kept, resp))
         return NULL;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         if (!is_same(&kept->outputs[i], resp->outputs[i]))
@@ -89,13 +112,28 @@ static bool copy_output(struct memo_printed *kept, const struct output *out)
     return true;
 }
 
+static bool copy_parameters(struct memo_reply *kept, const struct response *resp)
+{
+    kept->n_parameters = resp->n_parameters;
+    if (resp->n_parameters > MEMO_PARAMETERS)
+        return false;
+    for (uint32_t i = 0; i < resp->n_parameters; i++) {
+        const struct parameter *p = &resp->parameters[i];
+        struct memo_parameter *k = &kept->parameters[i];
+        k->type = p->type;
+        if (!fixed_value_of(p, &k->value) || !copy_name(k->name, sizeof(k->name), p->name))
+            return false;
+    }
+    return true;
+}
+
 void memo_keep_reply(struct memo *m, const struct model *model, const struct response *resp,
                      const char *text, size_t length)
 {
     struct memo_reply *kept = &m->replies[slot_of(model)];
     kept->length = 0;
-    if (length > sizeof(kept->text) || resp->n_outputs > MEMO_TENSORS || resp->n_parameters > 0 ||
-        !copy_name(kept->model, sizeof(kept->model), model->name) ||
+    if (length > sizeof(kept->text) || resp->n_outputs > MEMO_TENSORS ||
+        !copy_parameters(kept, resp) || !copy_name(kept->model, sizeof(kept->model), model->name) ||
         !copy_name(kept->version, sizeof(kept->version), model->version_text))
         return;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {

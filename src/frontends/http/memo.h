@@ -10,8 +10,9 @@
  * but the text. Regions are looked up by their names, and checked, at each request.
  *
  * Replies. The JSON of a reply whose outputs are all binary, or in regions, describes the outputs
- * and has none of their values. Printing it takes 0.9 of 6.7 thousand instructions. The text is
- * kept, together with everything that it depends on, which is compared.
+ * and has none of their values. Printing it takes 0.9 of 6.7 thousand instructions, and as much
+ * again for the parameters that each response of an ensemble has. The text is kept, together with
+ * everything that it depends on, which is compared. Parameters are a few numbers and truth values.
  *
  * Thread: the loop's; each loop has a memo of its own.
  */
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 #include "core/model/tensor.h"
+#include "core/request/request.h"
 
 enum {
     MEMO_SLOTS = 16,
@@ -33,6 +35,8 @@ enum {
     MEMO_DIMS = 6,
     MEMO_NAME = 48, /* with its zero byte */
     MEMO_VERSION = 24,
+    MEMO_PARAMETERS = 3, /* of the response of an ensemble */
+    MEMO_PARAMETER_NAME = 24,
 };
 
 struct http_call;
@@ -86,12 +90,19 @@ struct memo_printed {
     int64_t dims[MEMO_DIMS];
 };
 
-/* A reply to a request without an id. The response has no parameters. */
+struct memo_parameter {
+    char name[MEMO_PARAMETER_NAME];
+    enum parameter_type type; /* PARAMETER_INT or PARAMETER_BOOL */
+    int64_t value;
+};
+
+/* A reply to a request without an id. */
 struct memo_reply {
     size_t length; /* of the text; 0 = empty */
     char model[MEMO_NAME], version[MEMO_VERSION];
-    uint32_t n_outputs;
+    uint32_t n_outputs, n_parameters;
     struct memo_printed outputs[MEMO_TENSORS];
+    struct memo_parameter parameters[MEMO_PARAMETERS];
     char text[MEMO_REPLY_TEXT];
 };
 

@@ -58,7 +58,7 @@ void meta_ready(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     bool ready = false;
-    if (UNLIKELY(call->wants_json)) {
+    if (UNLIKELY(call->facts.wants_json)) {
         reply_progress(x);
         return;
     }

@@ -119,7 +119,7 @@ static void finish_reply(struct packing_job *job)
         reply_traced(x, &j->reply);
         return;
     }
-    struct span header = coding_header((enum http_coding)call->reply_coding);
+    struct span header = coding_header((enum http_coding)call->facts.reply_coding);
     struct iovec body = {job->block, job->n_bytes};
     call->packed_reply = TAKE(job->block);
     j->reply.body = &body;
@@ -145,7 +145,7 @@ void reply_packed(struct exchange *x, const struct http_reply *reply,
     }
     *j = (struct reply_job){.x = x, .reply = *reply, .on_packed = on_packed};
     j->reply.body = pieces;
-    j->job.format = coding_format((enum http_coding)call->reply_coding);
+    j->job.format = coding_format((enum http_coding)call->facts.reply_coding);
     j->job.pieces = pieces;
     j->job.n_pieces = (uint32_t)reply->n_body;
     j->job.pool = x->env->net.pool;

@@ -29,7 +29,7 @@ typedef void (*unpacked_fn)(struct exchange *x, struct model *model, struct stat
 void unpack_body(struct exchange *x, struct model *model, unpacked_fn on_unpacked);
 
 /*
- * reply_packed - does what reply_traced() does, with the body packed by call->reply_coding.
+ * reply_packed - does what reply_traced() does, with the body packed by call->facts.reply_coding.
  * Without memory for that the body is sent as it is. on_packed() follows the reply if the packed
  * bytes alone are sent: the body's are not needed any more.
  *

@@ -12,7 +12,9 @@
 #include "base/status.h"
 #include "frontends/http/admin_call.h"
 #include "frontends/http/call.h"
+#include "frontends/http/region_body.h"
 #include "frontends/http/reply.h"
+#include "frontends/shm/cuda_memory.h"
 #include "frontends/shm/regions.h"
 
 static struct regions *regions_of(struct exchange *x)
@@ -23,7 +25,7 @@ static struct regions *regions_of(struct exchange *x)
 static const char *region_name(struct exchange *x)
 {
     const struct http_call *call = exchange_part(x);
-    return call->region;
+    return call->region ? call->region : "";
 }
 
 /* ---- Status ---------------------------------------------------------------------------------- */
@@ -79,101 +81,16 @@ void region_cuda_status(struct exchange *x)
 
 /* ---- Registering ----------------------------------------------------------------------------- */
 
-/* The members of a body, as far as they could be read. */
-struct register_text {
-    bool has_key, has_offset, has_size;
-    enum json_failure key_failure, offset_failure, size_failure;
-    struct json_str key;
-    uint64_t offset, size_bytes;
-};
-
-static enum json_failure read_register_count(struct json *j, uint64_t *ret)
-{
-    struct json value = *j;
-    if (json_read_uint64(j, ret))
-        return JSON_OK;
-    enum json_failure failure = j->failure;
-    *j = value;
-    json_skip_value(j);
-    return failure;
-}
-
-static enum json_failure read_register_text(struct json *j, struct json_str *ret)
-{
-    struct json value = *j;
-    if (json_read_string(j, ret))
-        return JSON_OK;
-    enum json_failure failure = j->failure;
-    *j = value;
-    json_skip_value(j);
-    return failure;
-}
-
-/* Reads a valid text; of members of the same name the first counts. */
-static void read_register(struct admin_call *a, struct register_text *t)
-{
-    struct json j;
-    struct json_str name;
-    json_init(&j, a->x->body, a->x->body_size, &a->arena);
-    if (a->x->body_size == 0 || !json_enter_object(&j))
-        return;
-    while (json_next_member(&j, &name)) {
-        if (json_str_is(name, "key") && !t->has_key) {
-            t->has_key = true;
-            t->key_failure = read_register_text(&j, &t->key);
-        } else if (json_str_is(name, "offset") && !t->has_offset) {
-            t->has_offset = true;
-            t->offset_failure = read_register_count(&j, &t->offset);
-        } else if (json_str_is(name, "byte_size") && !t->has_size) {
-            t->has_size = true;
-            t->size_failure = read_register_count(&j, &t->size_bytes);
-        } else {
-            json_skip_value(&j);
-        }
-    }
-}
-
-static struct status *status_missing(const char *member)
-{
-    return status_new(STATUS_INVALID_ARG, "Shared memory register request has no '%s' field",
-                      member);
-}
-
-static struct status *status_unread(enum json_failure failure)
-{
-    if (failure == JSON_OUT_OF_MEMORY)
-        return status_no_memory();
-    return status_new(STATUS_INTERNAL, "%s", json_failure_text(failure));
-}
-
-static struct status *check_register(const struct register_text *t)
-{
-    if (!t->has_key)
-        return status_missing("key");
-    if (t->key_failure)
-        return status_unread(t->key_failure);
-    if (t->offset_failure)
-        return status_unread(t->offset_failure);
-    if (!t->has_size)
-        return status_missing("byte_size");
-    return t->size_failure ? status_unread(t->size_failure) : NULL;
-}
-
 static struct status *register_region(struct admin_call *a)
 {
-    struct register_text t = {false};
+    struct region_body body;
     struct status *st = admin_call_check_body(a);
+    if (!st)
+        st = region_body_read(a->x->body, a->x->body_size, &a->arena, &body);
     if (st)
         return st;
-    read_register(a, &t);
-    st = check_register(&t);
-    if (st)
-        return st;
-    /* It ends at its first zero byte, as in the reference. */
-    const char *key = arena_strndup(&a->arena, t.key.at, t.key.length);
-    if (!key)
-        return status_no_memory();
-    return regions_register(regions_of(a->x), region_name(a->x), key, t.offset, t.size_bytes);
+    return regions_register(regions_of(a->x), region_name(a->x), body.key, body.offset,
+                            body.size_bytes);
 }
 
 /* What comes before the body is read. */
@@ -195,12 +112,30 @@ void region_register(struct exchange *x)
         admin_call_begin(x, register_region, false, admin_call_control(x));
 }
 
+/* ---- Registering memory of a GPU ------------------------------------------------------------- */
+
+static struct status *register_cuda_region(struct admin_call *a)
+{
+    struct cuda_region_body body;
+    struct regions *regions = regions_of(a->x);
+    struct status *st = regions_allow_cuda(regions, region_name(a->x));
+    if (!st)
+        st = admin_call_check_body(a);
+    if (!st)
+        st = region_body_read_cuda(a->x->body, a->x->body_size, &a->arena, &body);
+    if (st)
+        return st;
+    return regions_register_cuda(regions, region_name(a->x), body.handle, CUDA_HANDLE_BYTES,
+                                 body.device_id, body.size_bytes);
+}
+
 void region_cuda_register(struct exchange *x)
 {
     struct status *st = check_register_path(x, "cuda");
-    if (!st)
-        st = regions_register_cuda(regions_of(x), region_name(x), NULL, 0, 0, 0);
-    reply_status(x, st, content_json);
+    if (st)
+        reply_status(x, st, content_json);
+    else
+        admin_call_begin(x, register_cuda_region, false, admin_call_control(x));
 }
 
 /* ---- Unregistering --------------------------------------------------------------------------- */

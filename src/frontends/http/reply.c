@@ -94,10 +94,23 @@ struct status *request_json_too_large(size_t json_bytes, size_t max_bytes)
         json_bytes, max_bytes);
 }
 
-struct status *request_json_fault(const struct json_error *fault)
+struct status *request_json_fault(const struct json_error *fault, const char *text, size_t length)
 {
-    return status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
-                      fault->text, fault->offset);
+    const char *at = text + MIN(fault->offset, length), *line = text, *end;
+    size_t n_lines = 1, column = 1;
+    if (length == 0)
+        return status_new(STATUS_INTERNAL,
+                          "failed to parse the request JSON buffer: %s at %zu (the body is empty)",
+                          fault->text, fault->offset);
+    while ((end = memchr(line, '\n', (size_t)(at - line)))) {
+        n_lines++;
+        line = end + 1;
+    }
+    for (const char *p = line; p < at; p++)
+        column += ((unsigned char)*p & 0xc0) != 0x80; /* characters, not bytes */
+    return status_new(STATUS_INTERNAL,
+                      "failed to parse the request JSON buffer: %s at %zu (line %zu, column %zu)",
+                      fault->text, fault->offset, n_lines, column);
 }
 
 struct status *request_json_check(const char *body, size_t size_bytes, size_t max_bytes)
@@ -106,6 +119,6 @@ struct status *request_json_check(const char *body, size_t size_bytes, size_t ma
     if (size_bytes > max_bytes)
         return request_json_too_large(size_bytes, max_bytes);
     if (size_bytes > 0 && !json_check(body, size_bytes, &fault))
-        return request_json_fault(&fault);
+        return request_json_fault(&fault, body, size_bytes);
     return NULL;
 }

@@ -46,7 +46,8 @@ void http_print_error(struct buf *out, const char *text);
  * a body that is not JSON.
  */
 NODISCARD struct status *request_json_too_large(size_t json_bytes, size_t max_bytes);
-NODISCARD struct status *request_json_fault(const struct json_error *fault);
+NODISCARD struct status *request_json_fault(const struct json_error *fault, const char *text,
+                                            size_t length);
 
 /*
  * request_json_check - refuses a body that is too large or is not JSON (reference/behaviours §3.4,

@@ -16,6 +16,7 @@
 #include "frontends/http/reply.h"
 #include "frontends/http/settings_body.h"
 #include "frontends/ops/log_settings.h"
+#include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/tracer.h"
 
 /* Checks the body and describes it for the functions that read it. */
@@ -93,12 +94,18 @@ static void reply_trace(struct exchange *x, const char *model_name)
     buf_reset(json);
     json_put_open(&w, '{');
     put_levels(&w, now.values.of[TRACE_LEVEL]);
-    for (int i = TRACE_RATE; i < N_TRACE_FIELDS; i++)
+    for (int i = TRACE_RATE; i < tracer_settings_fields(&now); i++)
         put_setting(&w, trace_field_name((enum trace_field)i), now.values.of[i]);
-    json_put_name(&w, "trace_file");
-    json_put_text(&w, now.path);
+    if (!now.otlp) {
+        json_put_name(&w, "trace_file");
+        json_put_text(&w, now.path);
+    }
     json_put_name(&w, "trace_mode");
-    json_put_text(&w, "triton");
+    json_put_text(&w, now.otlp ? "opentelemetry" : "triton");
+    for (size_t i = 0; now.otlp && i < now.otlp->shown.n; i++) {
+        json_put_name(&w, now.otlp->shown.items[i].name);
+        json_put_text(&w, now.otlp->shown.items[i].value);
+    }
     json_put_close(&w, '}');
     reply_printed(x, 200, content_json);
 }

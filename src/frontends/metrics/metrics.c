@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/metrics/openmetrics.h"
 #include "core/server/server.h"
 #include "frontends/http/route.h"
 #include "frontends/net/server.h"
@@ -36,19 +37,34 @@ struct conch_metrics {
 /* The frontend's part of an exchange. */
 struct metrics_call {
     const struct route *route; /* NULL: no such path */
+    bool wants_openmetrics;    /* Accept names that format */
     struct buf page;           /* until the reply has been sent */
 };
 
-static void reply_page(struct exchange *x, const struct buf *page)
+static const char text_format[] = "text/plain; charset=utf-8";
+static const char openmetrics_format[] =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+static void reply_page(struct exchange *x, const struct buf *page, const char *format)
 {
     struct iovec body = {.iov_base = page->data, .iov_len = page->size};
     exchange_reply(x, &(struct http_reply){
                           .status = 200,
-                          .content_type = "text/plain; charset=utf-8",
+                          .content_type = format,
                           .headers = "",
                           .body = &body,
                           .n_body = page->size > 0,
                       });
+}
+
+/* Writes the page in the other format. */
+NODISCARD static struct status *rewrite_page(struct exchange *x, struct buf *page)
+{
+    struct buf text = *page;
+    buf_init_pooled(page, MAX_PAGE_BYTES, x->env->net.pool);
+    openmetrics_write(text.data, text.size, page);
+    buf_done(&text);
+    return buf_status(page);
 }
 
 static void give_page(struct exchange *x)
@@ -56,8 +72,10 @@ static void give_page(struct exchange *x)
     struct metrics_call *call = exchange_part(x);
     const struct conch_metrics *metrics = x->env->net.handler_ctx;
     struct status *st = server_metrics(metrics->server, &call->page);
+    if (!st && call->wants_openmetrics)
+        st = rewrite_page(x, &call->page);
     if (!st) {
-        reply_page(x, &call->page);
+        reply_page(x, &call->page, call->wants_openmetrics ? openmetrics_format : text_format);
         return;
     }
     exchange_reply_text(x, ops_error_of(status_code(st))->http_status, "text/plain",
@@ -74,6 +92,9 @@ static void on_metrics_head(struct exchange *x, const struct http_head *head)
 {
     struct metrics_call *call = exchange_part(x);
     call->route = route_find(routes, ARRAY_SIZE(routes), head->method, head_path(head)).route;
+    struct span accept = head_accept(head);
+    call->wants_openmetrics =
+        memmem(accept.at, accept.length, "application/openmetrics-text", 28) != NULL;
     buf_init_pooled(&call->page, MAX_PAGE_BYTES, x->env->net.pool);
     x->discard = true;
 }
@@ -90,7 +111,7 @@ static void on_metrics_request(struct exchange *x)
     else if (call->route)
         call->route->handle(x);
     else
-        reply_page(x, &call->page);
+        reply_page(x, &call->page, text_format);
 }
 
 static void on_end(struct exchange *x)

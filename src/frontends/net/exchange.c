@@ -143,7 +143,8 @@ void exchange_unref(struct exchange *x)
     if (--x->refs > 0)
         return;
     struct http_env *env = x->env;
-    release_body(x);
+    if (UNLIKELY(x->body_block != NULL)) /* else it is in the arena */
+        release_body(x);
     arena_reset(&x->arena);
     env->net.n_used--;
     if (env->n_unused >= EXCHANGE_MAX_UNUSED) {
@@ -444,6 +445,8 @@ static const char *connection_header(struct exchange *x)
 static int read_status(const char *text)
 {
     const char *digits = text + 9;
+    if (LIKELY(memcmp(digits, "200 ", 4) == 0)) /* one comparison */
+        return 200;
     return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
 }
 
@@ -461,12 +464,12 @@ static void reply_done(struct exchange *x)
 {
     BUG_ON(x->stage != EXCHANGE_HANDLING);
     x->stage = EXCHANGE_REPLIED;
-    if (LIKELY(x->connection != NULL))
-        count_reply(x, read_status(x->pieces[0].bytes));
-    if (x->connection)
-        x->env->events->on_replied(x->connection, x);
-    else
+    if (UNLIKELY(!x->connection)) {
         exchange_end(x);
+        return;
+    }
+    count_reply(x, read_status(x->pieces[0].bytes));
+    x->env->events->on_replied(x->connection, x);
 }
 
 /* Replies that memory is exhausted. This reply needs no memory. */
@@ -491,9 +494,17 @@ static char *put_length(char *at, const struct exchange *x, uint64_t body_bytes)
     return PUT_TEXT(at, "\r\n");
 }
 
+/* The handler's headers of every reply; of length 0: it has none. */
+static struct span find_handler_headers(struct exchange *x)
+{
+    const struct http_handler *handler = x->env->handler;
+    return UNLIKELY(handler->find_headers != NULL) ? handler->find_headers(x)
+                                                   : (struct span){"", 0};
+}
+
 /* Writes the head to text. Returns its length. */
 static size_t print_head(const struct exchange *x, char *text, const struct http_reply *reply,
-                         uint64_t body_bytes, const char *connection)
+                         uint64_t body_bytes, const char *connection, struct span more)
 {
     const char *status = http_status_text(reply->status);
     char *at = PUT_TEXT(text, "HTTP/1.1 ");
@@ -513,6 +524,7 @@ static size_t print_head(const struct exchange *x, char *text, const struct http
     }
     at = put_length(at, x, body_bytes);
     at = put_bytes(at, connection, strlen(connection));
+    at = put_bytes(at, more.at, more.length);
     at = PUT_TEXT(at, "\r\n");
     return (size_t)(at - text);
 }
@@ -547,14 +559,16 @@ static const char *make_head(struct exchange *x, const struct http_reply *reply,
         *ret_length = memo->length;
         return memcpy(x->head_text, memo->text, memo->length);
     }
+    struct span more = find_handler_headers(x);
     size_t type_length = reply->content_type ? strlen(reply->content_type) : 0;
+    size_t n_bytes = reply->headers_length + type_length + more.length;
     char *text = x->head_text;
-    if (reply->headers_length + type_length > sizeof(x->head_text) - 256)
-        text = arena_alloc(&x->arena, reply->headers_length + type_length + 256);
+    if (n_bytes > sizeof(x->head_text) - 256)
+        text = arena_alloc(&x->arena, n_bytes + 256);
     if (!text)
         return NULL;
-    *ret_length = print_head(x, text, reply, body_bytes, connection);
-    if (plain)
+    *ret_length = print_head(x, text, reply, body_bytes, connection, more);
+    if (plain && more.length == 0)
         remember_reply(memo, reply, body_bytes, text, *ret_length);
     return text;
 }
@@ -721,14 +735,16 @@ void exchange_drop_parts(struct exchange *x)
 void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *reply)
 {
     const char *connection = connection_header(x);
+    struct span more = find_handler_headers(x);
     bool whole = x->method != METHOD_HEAD;
 
     begin_pieces(x, x->first_pieces);
-    if (!*connection) {
+    if (!*connection && more.length == 0) {
         add_reply_piece(x, reply->text, whole ? reply->length : reply->head_length);
-    } else { /* add one header before the empty line */
+    } else { /* add headers before the empty line */
         add_reply_piece(x, reply->text, reply->head_length - 2);
         add_reply_piece(x, connection, strlen(connection));
+        add_reply_piece(x, more.at, more.length);
         add_reply_piece(x, reply->text + reply->head_length - 2,
                         (whole ? reply->length : reply->head_length) - (reply->head_length - 2));
     }

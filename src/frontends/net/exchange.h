@@ -55,6 +55,12 @@ struct http_handler {
      * on_head.
      */
     void (*on_end)(struct exchange *x);
+    /*
+     * Further headers of every reply, also of those that the connection makes, which may come
+     * without on_head: whole lines with CR LF, never empty, which stay until on_end. Optional; with
+     * it no head of a reply is remembered.
+     */
+    struct span (*find_headers)(struct exchange *x);
 };
 
 struct http_limits {

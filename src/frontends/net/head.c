@@ -333,6 +333,9 @@ static const struct http_fault *head_finish(struct head_parser *p)
     case HTTP_DELETE:
         head->method = METHOD_DELETE;
         break;
+    case HTTP_OPTIONS:
+        head->method = METHOD_OPTIONS;
+        break;
     default:
         head->method = METHOD_OTHER;
         break;

@@ -16,7 +16,14 @@
 #include "frontends/net/chunks.h"
 #include "frontends/net/span.h"
 
-enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_DELETE, METHOD_OTHER };
+enum http_method {
+    METHOD_GET,
+    METHOD_POST,
+    METHOD_HEAD,
+    METHOD_DELETE,
+    METHOD_OPTIONS,
+    METHOD_OTHER,
+};
 
 enum {
     HEAD_MAX_HEADERS = 64,

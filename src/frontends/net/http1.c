@@ -697,11 +697,27 @@ static void queue_ahead(struct http1 *h, struct exchange *x)
 static void queue_reply(struct http1 *h, struct exchange *x)
 {
     x->stage = EXCHANGE_SENDING;
-    if (UNLIKELY(x->in_parts))
-        exchange_queue_parts(x, &h->session.out);
-    else
-        out_queue_add_chain(&h->session.out, x->pieces, &x->pieces[x->n_pieces - 1],
-                            x->reply_bytes);
+    out_queue_add_chain(&h->session.out, x->pieces, &x->pieces[x->n_pieces - 1], x->reply_bytes);
+}
+
+/* Goes on with the exchange at that link: its reply comes in parts, or is not complete. */
+static __attribute__((noinline)) void queue_from(struct http1 *h, struct list *link)
+{
+    for (; link != &h->exchanges; link = link->next) {
+        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        if (x->in_parts) {
+            exchange_queue_parts(x, &h->session.out);
+            if (x->stage == EXCHANGE_REPLIED)
+                x->stage = EXCHANGE_SENDING;
+        } else if (x->stage == EXCHANGE_REPLIED) {
+            queue_reply(h, x);
+        }
+        if (x->stage == EXCHANGE_SENDING)
+            continue;
+        if (h->session.out.n_bytes == 0)
+            queue_ahead(h, x);
+        return;
+    }
 }
 
 void http1_queue_output(struct http1 *h)
@@ -712,14 +728,11 @@ void http1_queue_output(struct http1 *h)
     }
     LIST_FOR_EACH (link, &h->exchanges) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
-        if (x->stage == EXCHANGE_REPLIED) {
+        if (LIKELY(x->stage == EXCHANGE_REPLIED && !x->in_parts)) {
             queue_reply(h, x);
         } else if (x->stage != EXCHANGE_SENDING) {
-            if (x->stage == EXCHANGE_REPLYING)
-                exchange_queue_parts(x, &h->session.out);
-            if (h->session.out.n_bytes == 0)
-                queue_ahead(h, x);
-            break;
+            queue_from(h, link);
+            return;
         }
     }
 }

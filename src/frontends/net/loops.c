@@ -14,11 +14,35 @@
 #include "base/status.h"
 #include "frontends/net/upkeep.h"
 
-static void *end_worker(struct worker *w)
+static void note_turn(struct message *m)
+{
+    struct worker *w = CONTAINER_OF(m, struct worker, turn);
+    atomic_store(&w->turn_posted, false);
+}
+
+bool loops_turned(struct loops *l)
+{
+    bool all = true;
+    for (unsigned int i = 0; i < l->n_workers; i++) {
+        struct worker *w = &l->workers[i];
+        if (atomic_exchange(&w->turn_posted, true)) {
+            all = false; /* the last message is still on its way */
+            continue;
+        }
+        w->turn.deliver = note_turn;
+        loop_post(&w->loop, &w->turn);
+    }
+    return all;
+}
+
+static void end_worker(struct loops *l, struct worker *w)
 {
     void *ctx = w->ctx;
+    if (l->ctx_stop)
+        l->ctx_stop(ctx);
     worker_done(w);
-    return ctx;
+    if (l->ctx_free)
+        l->ctx_free(ctx);
 }
 
 static void free_loops(struct loops *l)
@@ -26,9 +50,7 @@ static void free_loops(struct loops *l)
     for (unsigned int i = 0; i < l->n_workers; i++)
         worker_stop(&l->workers[i]);
     for (unsigned int i = 0; i < l->n_workers; i++) {
-        void *ctx = end_worker(&l->workers[i]);
-        if (l->ctx_free)
-            l->ctx_free(ctx);
+        end_worker(l, &l->workers[i]);
     }
     mem_free(l->workers);
     if (l->budget) {
@@ -51,9 +73,7 @@ static struct status *start_one(struct loops *l)
     snprintf(name, sizeof(name), "%.8s-%u", l->name, l->n_workers % 1000);
     st = worker_start(w, name);
     if (st) {
-        void *ctx = end_worker(w);
-        if (l->ctx_free)
-            l->ctx_free(ctx);
+        end_worker(l, w);
         return st;
     }
     l->n_workers++;
@@ -75,6 +95,7 @@ struct status *loops_new(const struct loops_options *o, struct loops **ret)
     l->refs = 1;
     l->max_threads = MAX(o->max_threads, o->n_threads);
     l->ctx_new = o->ctx_new;
+    l->ctx_stop = o->ctx_stop;
     l->ctx_free = o->ctx_free;
     l->ctx_arg = o->ctx_arg;
     l->workers = mem_zalloc(sizeof(*l->workers) * l->max_threads);

@@ -19,6 +19,7 @@ struct loops_options {
      * Optional.
      */
     void *(*ctx_new)(void *arg, struct loop *loop);
+    void (*ctx_stop)(void *ctx); /* the loop has stopped, and still is there; optional */
     void (*ctx_free)(void *ctx);
     void *ctx_arg;
 };
@@ -29,6 +30,7 @@ struct loops {
     unsigned int max_threads;
     struct budget *budget;
     void *(*ctx_new)(void *arg, struct loop *loop);
+    void (*ctx_stop)(void *ctx); /* the loop has stopped, and still is there; optional */
     void (*ctx_free)(void *ctx);
     void *ctx_arg;
 
@@ -51,6 +53,12 @@ NODISCARD struct status *loops_new(const struct loops_options *o, struct loops *
  * Errors: as loops_new(); loops that were started stay
  */
 NODISCARD struct status *loops_grow(struct loops *l, unsigned int n_threads);
+
+/*
+ * loops_turned - whether each loop has delivered its messages since the last call, or since it
+ * began. A loop in which something does not come back, has not. Thread: one, not a loop's.
+ */
+bool loops_turned(struct loops *l);
 
 /*
  * loops_ref, loops_unref - references. With the last one the threads end and all is freed; no

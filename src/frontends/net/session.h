@@ -91,7 +91,7 @@ struct session {
     struct tls *tls;
     bool paused;       /* received bytes wait for a later iteration: resume() */
     bool large_output; /* the output is so large that it is sent at once */
-    bool discards;     /* bytes came, or may come, that are not read: linger_or_close() in conn.c */
+    bool discards;     /* bytes came, or may come, that are not read: conn_linger_or_close() */
 };
 
 /* Why a connection refuses its client's input. */

@@ -4,8 +4,10 @@
  * budget is short. It checks the times of all connections about once a second. It shares the bytes
  * and requests of a loop iteration between them, and closes idle ones when descriptors are short.
  *
- * Thread: the worker's; only on_short() and upkeep_ask_close_idle() run on others. Walks of `conns`
- * that may close a connection use LIST_FOR_EACH_SAFE.
+ * What looks at all connections is a walk (worker.h): it stops after some milliseconds and goes on
+ * in the next iteration, so that no request waits until ten thousand connections are closed.
+ *
+ * Thread: the worker's; only on_short() and upkeep_ask_close_idle() run on others.
  */
 #include "frontends/net/upkeep.h"
 
@@ -16,41 +18,66 @@
 
 #define LATE_NS (2 * NS_PER_S)
 
+/*
+ * The longest time that one walk takes of an iteration. A look at a connection takes 0.1 to 1 µs, a
+ * close 10 to 100, since the kernel frees what the client has not read.
+ */
+#define SLICE_NS (2 * NS_PER_MS)
+
+#define ROOM_CONNS ((size_t)256) /* that a body looks at */
+
+enum {
+    LOOKS = 16,       /* between two readings of the clock */
+    RELIEF_SHARE = 8, /* while nothing can be evicted, looking for it takes a ninth of the time */
+};
+
+/* ---- Walks ---------------------------------------------------------------------------------- */
+
+/* The part of a walk that one iteration does. */
+struct slice {
+    const struct worker *worker;
+    uint64_t began_ns;
+    unsigned int n_looks;
+    size_t n_conns; /* at the last look */
+};
+
+static struct slice begin_slice(const struct worker *w)
+{
+    return (struct slice){
+        .worker = w, .began_ns = clock_now_ns(w->loop.clock), .n_conns = w->by_use.count};
+}
+
+static uint64_t slice_took_ns(const struct slice *s)
+{
+    return clock_now_ns(s->worker->loop.clock) - s->began_ns;
+}
+
+/* Whether there is time for another look. Reads the clock after each close, and now and then. */
+static bool has_time(struct slice *s)
+{
+    bool has_closed = s->worker->by_use.count < s->n_conns;
+    s->n_conns = s->worker->by_use.count;
+    return (!has_closed && s->n_looks++ % LOOKS != 0) || slice_took_ns(s) < SLICE_NS;
+}
+
+static void begin_walk(struct worker *w, enum conn_walk walk)
+{
+    w->walks[walk] = w->conns.next;
+}
+
+/* NULL: the walk has come to its end. */
+static struct conn *next_conn(struct worker *w, enum conn_walk walk)
+{
+    struct list *link = w->walks[walk];
+    if (link == &w->conns) {
+        w->walks[walk] = NULL;
+        return NULL;
+    }
+    w->walks[walk] = link->next;
+    return LIST_ENTRY(link, struct conn, link);
+}
+
 /* ---- A short budget ------------------------------------------------------------------------- */
-
-/* Finds the connection that is the greatest burden; NULL when none is above least. */
-static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_t least,
-                                    const struct session *except)
-{
-    struct conn *found = NULL;
-    LIST_FOR_EACH (link, &w->conns) {
-        struct conn *c = LIST_ENTRY(link, struct conn, link);
-        bool stalled;
-        uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
-        if (burden > least && (stalled || !only_stalled) && &c->session != except) {
-            least = burden;
-            found = c;
-        }
-    }
-    return found;
-}
-
-/* Evicts the connections whose burden is more than half of c's, so that one walk evicts many. */
-static void evict_worst(struct worker *w, bool only_stalled, const struct conn *c,
-                        bool (*needed)(struct worker *w))
-{
-    bool stalled;
-    uint64_t now_ns = loop_now_ns(&w->loop), least = conn_burden(c, now_ns, &stalled) / 2;
-    LIST_FOR_EACH_SAFE (link, &w->conns) {
-        struct conn *each = LIST_ENTRY(link, struct conn, link);
-        if (conn_burden(each, now_ns, &stalled) <= least || (only_stalled && !stalled))
-            continue;
-        conn_evict(each);
-        pool_trim(w->pool, 0);
-        if (!needed(w))
-            return;
-    }
-}
 
 static bool lacks_memory(struct worker *w)
 {
@@ -62,29 +89,117 @@ static bool is_exceeded(struct worker *w)
     return budget_is_exceeded(w->memory) && budget_is_heaviest(w->memory, &w->member);
 }
 
-/* Reports the greatest burden of this worker to the budget. */
-static void report_burden(struct worker *w)
+static void evict_conn(struct worker *w, struct conn *c)
+{
+    conn_evict(c);
+    pool_trim(w->pool, 0);
+}
+
+static void measure_conn(struct worker *w, struct conn *c)
 {
     bool stalled;
-    struct conn *c = find_worst_conn(w, false, 0, NULL);
-    uint64_t burden = c ? conn_burden(c, loop_now_ns(&w->loop), &stalled) : 0;
-    atomic_store_explicit(&w->member.burden, burden, memory_order_relaxed);
+    uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
+    w->relief.greatest = MAX(w->relief.greatest, burden);
+    if (stalled)
+        w->relief.greatest_stalled = MAX(w->relief.greatest_stalled, burden);
+}
+
+static void evict_if_worse(struct worker *w, struct conn *c)
+{
+    struct relief *r = &w->relief;
+    bool stalled;
+    uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
+    if (burden <= r->least || (r->only_stalled && !stalled))
+        return;
+    if (r->only_stalled ? !lacks_memory(w) : !is_exceeded(w)) {
+        w->walks[WALK_RELIEF] = &w->conns; /* the end of the walk */
+        return;
+    }
+    r->has_evicted = r->has_helped = true;
+    evict_conn(w, c);
+}
+
+static void begin_relief_walk(struct worker *w, bool evicts)
+{
+    struct relief *r = &w->relief;
+    r->evicts = evicts;
+    r->has_evicted = false;
+    r->greatest = r->greatest_stalled = 0;
+    begin_walk(w, WALK_RELIEF);
 }
 
 /*
- * Evicts stalled connections while the budget lacks memory. Then, while small requests alone exceed
- * the limit, evicts the greatest burden of all loops.
+ * After a walk that has measured: begins one that evicts the connections whose burden is more than
+ * half of the greatest, so that one walk evicts many. Returns false when there is nothing to do.
+ */
+static bool begin_evictions(struct worker *w)
+{
+    struct relief *r = &w->relief;
+    atomic_store_explicit(&w->member.burden, r->greatest, memory_order_relaxed);
+    r->only_stalled = r->greatest_stalled > 0 && lacks_memory(w);
+    if (!r->only_stalled && (r->greatest == 0 || !is_exceeded(w)))
+        return false;
+    r->least = (r->only_stalled ? r->greatest_stalled : r->greatest) / 2;
+    begin_relief_walk(w, true);
+    return true;
+}
+
+/* After each walk. Returns false when it was the last. */
+static bool begin_next_walk(struct worker *w)
+{
+    if (!w->relief.evicts)
+        return begin_evictions(w);
+    if (!w->relief.has_evicted) /* the clients have gone on meanwhile */
+        return false;
+    begin_relief_walk(w, false);
+    return true;
+}
+
+static void end_relief(struct worker *w)
+{
+    struct relief *r = &w->relief;
+    r->not_before_ns = r->has_helped ? 0 : clock_now_ns(w->loop.clock) + RELIEF_SHARE * r->took_ns;
+}
+
+/* Returns whether the relief is over. */
+static bool relieve_for_a_slice(struct worker *w, struct slice *s)
+{
+    while (has_time(s)) {
+        struct conn *c = next_conn(w, WALK_RELIEF);
+        if (!c && !begin_next_walk(w))
+            return true;
+        if (c && w->relief.evicts)
+            evict_if_worse(w, c);
+        else if (c)
+            measure_conn(w, c);
+    }
+    return false;
+}
+
+static void on_relief(struct loop_work *work)
+{
+    struct worker *w = CONTAINER_OF(work, struct worker, relief.work);
+    struct slice s = begin_slice(w);
+    bool over = relieve_for_a_slice(w, &s);
+    w->relief.took_ns += slice_took_ns(&s);
+    if (over)
+        end_relief(w);
+    else
+        loop_defer_last(&w->loop, work);
+}
+
+/*
+ * Begins to evict stalled connections while the budget lacks memory. Then, while small requests
+ * alone exceed the limit, the greatest burden of all loops is evicted.
  */
 static void relieve_memory(struct worker *w)
 {
-    struct conn *c;
-    while (lacks_memory(w) && (c = find_worst_conn(w, true, 0, NULL)))
-        evict_worst(w, true, c, lacks_memory);
-    report_burden(w);
-    while (is_exceeded(w) && (c = find_worst_conn(w, false, 0, NULL))) {
-        evict_worst(w, false, c, is_exceeded);
-        report_burden(w);
-    }
+    if (w->walks[WALK_RELIEF])
+        return;
+    w->relief.has_helped = false;
+    w->relief.took_ns = 0;
+    begin_relief_walk(w, false);
+    loop_defer_last(&w->loop, &w->relief.work);
 }
 
 static void trim_services(struct worker *w)
@@ -101,7 +216,8 @@ static void on_shortage(struct message *m)
     atomic_store(&w->shortage_posted, false); /* before the work: a later shortage posts again */
     trim_services(w);
     pool_trim(w->pool, 0);
-    relieve_memory(w);
+    if (loop_now_ns(&w->loop) >= w->relief.not_before_ns)
+        relieve_memory(w);
 }
 
 static void on_short(struct budget_member *m)
@@ -112,8 +228,27 @@ static void on_short(struct budget_member *m)
 }
 
 /*
+ * Evicts, among the next connections of the round, those with a greater burden than least, until
+ * the bytes fit. Returns whether they do.
+ */
+static bool evict_for_body(struct worker *w, uint64_t least, const struct session *for_whom,
+                           size_t bytes, struct slice *s)
+{
+    size_t n = MIN(w->by_use.count, ROOM_CONNS);
+    for (size_t i = 0; i < n && has_time(s) && !budget_could_take(w->memory, bytes); i++) {
+        if (!w->walks[WALK_ROOM])
+            begin_walk(w, WALK_ROOM);
+        struct conn *c = next_conn(w, WALK_ROOM);
+        bool stalled;
+        if (c && &c->session != for_whom && conn_burden(c, loop_now_ns(&w->loop), &stalled) > least)
+            evict_conn(w, c);
+    }
+    return budget_could_take(w->memory, bytes);
+}
+
+/*
  * Makes room for a body in progress that cannot grow: evicts connections that are a greater burden
- * than its own.
+ * than its own, the greatest of them first.
  */
 static bool make_room_for_body(void *arg, struct session *for_whom, size_t bytes)
 {
@@ -121,23 +256,13 @@ static bool make_room_for_body(void *arg, struct session *for_whom, size_t bytes
     bool stalled;
     uint64_t own =
         conn_burden(CONTAINER_OF(for_whom, struct conn, session), loop_now_ns(&w->loop), &stalled);
-    while (!budget_could_take(w->memory, bytes)) {
-        struct conn *c = find_worst_conn(w, false, own, for_whom);
-        if (!c)
-            return false;
-        conn_evict(c);
-        pool_trim(w->pool, 0);
-    }
-    return true;
+    uint64_t greatest = atomic_load_explicit(&w->member.burden, memory_order_relaxed);
+    struct slice s = begin_slice(w);
+    return evict_for_body(w, MAX(own, greatest / 2), for_whom, bytes, &s) ||
+           evict_for_body(w, own, for_whom, bytes, &s);
 }
 
 /* ---- Each second ---------------------------------------------------------------------------- */
-
-static void check_conn_times(struct worker *w, uint64_t now_ns)
-{
-    LIST_FOR_EACH_SAFE (link, &w->conns)
-        conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
-}
 
 static bool settle_services(struct worker *w)
 {
@@ -149,14 +274,8 @@ static bool settle_services(struct worker *w)
     return at_rest;
 }
 
-static void on_sweep(struct timer *t)
+static void end_sweep(struct worker *w)
 {
-    struct worker *w = CONTAINER_OF(t, struct worker, sweep);
-    uint64_t now_ns = loop_now_ns(&w->loop);
-    log_flush(); /* repeated log lines are written within a second */
-    w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
-    w->swept_ns = now_ns;
-    check_conn_times(w, now_ns);
     relieve_memory(w);
     bool at_rest = settle_services(w);
     at_rest &= pool_settle(w->pool);
@@ -164,6 +283,34 @@ static void on_sweep(struct timer *t)
         w->swept_ns = 0;
     else
         worker_sweep_later(w);
+}
+
+static void on_check(struct loop_work *work)
+{
+    struct worker *w = CONTAINER_OF(work, struct worker, check);
+    struct slice s = begin_slice(w);
+    while (has_time(&s)) {
+        struct conn *c = next_conn(w, WALK_TIMES);
+        if (!c) {
+            end_sweep(w);
+            return;
+        }
+        conn_check_time(c, loop_now_ns(&w->loop));
+    }
+    loop_defer_last(&w->loop, work);
+}
+
+static void on_sweep(struct timer *t)
+{
+    struct worker *w = CONTAINER_OF(t, struct worker, sweep);
+    uint64_t now_ns = loop_now_ns(&w->loop);
+    if (w->walks[WALK_TIMES]) /* its end sets the timer again */
+        return;
+    log_flush(); /* repeated log lines are written within a second */
+    w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
+    w->swept_ns = now_ns;
+    begin_walk(w, WALK_TIMES);
+    loop_defer_last(&w->loop, &w->check);
 }
 
 /* ---- Iterations ------------------------------------------------------------------------------ */
@@ -267,6 +414,8 @@ void upkeep_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
 void upkeep_begin(struct worker *w)
 {
     loop_work_init(&w->go_on, on_go_on);
+    loop_work_init(&w->check, on_check);
+    loop_work_init(&w->relief.work, on_relief);
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
     w->close_idle.deliver = on_close_idle;

@@ -46,6 +46,10 @@ void worker_add_conn(struct worker *w, struct list *link, struct heap_node *use)
 void worker_remove_conn(struct worker *w, struct list *link, struct list *ready,
                         struct heap_node *use)
 {
+    for (int i = 0; i < N_CONN_WALKS; i++) {
+        if (w->walks[i] == link)
+            w->walks[i] = link->next;
+    }
     list_remove(link);
     list_remove(ready);
     heap_remove(&w->by_use, use);

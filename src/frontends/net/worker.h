@@ -42,6 +42,30 @@ struct net_budget {
     unsigned int requests;  /* requests that may begin; as many again after the other work */
 };
 
+/*
+ * Walks over all connections, which may last several iterations. Each connection that is removed
+ * meanwhile leaves them, too.
+ */
+enum conn_walk {
+    WALK_TIMES,  /* checks times, once a second */
+    WALK_RELIEF, /* measures burdens, or evicts the greatest */
+    WALK_ROOM,   /* goes round: each body that lacks memory looks at the next ones */
+    N_CONN_WALKS,
+};
+
+/* How a worker frees memory of its connections; upkeep.c. The worker's thread. */
+struct relief {
+    struct loop_work work;               /* deferred while WALK_RELIEF is under way */
+    bool evicts;                         /* this walk evicts; otherwise it measures */
+    bool only_stalled;                   /* … those that have stalled, and otherwise any … */
+    uint64_t least;                      /* … with a greater burden than this */
+    uint64_t greatest, greatest_stalled; /* burdens found so far */
+    bool has_evicted;                    /* in this walk … */
+    bool has_helped;                     /* … in any since the relief began */
+    uint64_t took_ns;                    /* since the relief began */
+    uint64_t not_before_ns;              /* of the next relief, unless a second passes */
+};
+
 struct worker {
     /* Set by worker_init(), constant afterwards. */
     struct budget *memory; /* counts all memory that connections keep */
@@ -63,11 +87,14 @@ struct worker {
     struct list ready;          /* connections that have more to read or to parse; oldest first */
     struct loop_work go_on;     /* works on `ready`; deferred while it has any */
     struct list conns;
-    struct heap by_use; /* connections, longest unused first, by their ranked_ns */
-    uint64_t swept_ns;  /* the last check of the connections' times; 0: none yet */
+    struct list *walks[N_CONN_WALKS]; /* the next connection of each; NULL: none is under way */
+    struct heap by_use;               /* connections, longest unused first, by their ranked_ns */
+    uint64_t swept_ns;  /* the last check of the connections' times began; 0: none yet */
     bool swept_late;    /* the loop stood still: a client that seems slow may have waited for us */
     struct timer sweep; /* checks connections' timeouts, and frees memory that a peak has left; set
                            while there are connections or such memory */
+    struct loop_work check; /* deferred while WALK_TIMES is under way */
+    struct relief relief;
     struct message shortage; /* the budget is short */
 
     struct budget_member member;
@@ -76,6 +103,8 @@ struct worker {
     atomic_uint n_conns;
     _Atomic uint64_t idle_since_ns; /* no connection has been idle since before this time;
                                        upkeep_close_idle() sets it, so it may be out of date */
+    struct message turn;            /* of loops_turned(), while … */
+    atomic_bool turn_posted;        /* … this is set */
     struct message close_idle;      /* posted by the thread that sets the flag below … */
     atomic_bool close_idle_posted;
     atomic_uint n_to_close; /* … and these */

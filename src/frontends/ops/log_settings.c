@@ -9,6 +9,7 @@
 static const char *const format_names[] = {
     [LOG_FORMAT_DEFAULT] = "default",
     [LOG_FORMAT_ISO8601] = "ISO8601",
+    [LOG_FORMAT_JSON] = "json",
 };
 
 void ops_log_settings(struct ops_log_settings *ret)

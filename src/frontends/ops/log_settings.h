@@ -24,7 +24,7 @@ void ops_log_settings(struct ops_log_settings *ret);
  * reference. */
 int ops_log_verbose_level(uint32_t number);
 
-/* ops_log_format_name - "default" or "ISO8601"; static. */
+/* ops_log_format_name - "default", "ISO8601" or "json"; static. */
 const char *ops_log_format_name(enum log_format format);
 
 /* ops_log_format_of - finds the format of that name. False: there is none. */

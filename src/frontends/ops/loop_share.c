@@ -9,6 +9,7 @@
 #include "frontends/ops/loop_share.h"
 
 #include "base/mem.h"
+#include "core/backend/leave.h"
 #include "core/sched/pull.h"
 #include "core/server/server.h"
 #include "frontends/ops/packing.h"
@@ -31,8 +32,15 @@ struct loop_share *loop_share_new(struct server *server, struct loop *loop)
     l->packing = packing_new(server, loop);
     loop_work_init(&l->iteration_work, on_iteration_end);
     l->inline_budget.on_wait = on_wait;
+    l->inline_budget.loop = loop;
+    list_init(&l->inline_budget.left);
     server_watch(server, &l->inline_budget);
     return l;
+}
+
+void loop_share_stop(struct loop_share *l)
+{
+    leave_loop_ends(&l->inline_budget);
 }
 
 void loop_share_free(struct loop_share *l)

@@ -22,21 +22,19 @@ struct loop_share {
     struct loop *loop;       /* constant */
     struct packing *packing; /* constant */
     struct inline_budget inline_budget;
-    uint64_t iteration;              /* the loop's iteration for which inline_budget was filled */
     struct loop_work iteration_work; /* pull_run_deferred(); deferred while models need it */
 };
 
 /* loop_share_new - the caller ends it with loop_share_free(). */
 struct loop_share *loop_share_new(struct server *server, struct loop *loop);
 void loop_share_free(struct loop_share *l);
+/* loop_share_stop - the loop does not run any more. Before loop_done(), and loop_share_free(). */
+void loop_share_stop(struct loop_share *l);
 
 /* loop_share_budget - the inline budget of this iteration, for request.maker.inline_budget. */
 static inline struct inline_budget *loop_share_budget(struct loop_share *l)
 {
-    if (l->iteration != l->loop->iteration) {
-        l->iteration = l->loop->iteration;
-        l->inline_budget.left_ns = EXECUTION_BUDGET_NS;
-    }
+    inline_budget_fill(&l->inline_budget);
     return &l->inline_budget;
 }
 

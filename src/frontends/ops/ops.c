@@ -4,10 +4,13 @@
  */
 #include "frontends/ops/ops.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/server/server.h"
+#include "frontends/ops/access.h"
 
 /* Parses the version of a reference (reference/behaviours §2.1); the texts are the reference's. */
 static struct status *parse_version(const struct ops_model_ref *ref, int64_t *ret_version)
@@ -96,11 +99,39 @@ struct status *ops_statistics(struct server *s, const struct ops_model_ref *ref,
     return server_statistics(s, ref->name, ref->name_length, version, ret);
 }
 
+/* Adds behind the reference's text which model may be meant; takes st. */
+static struct status *propose_model(struct server *s, const struct ops_model_ref *ref,
+                                    struct status *st)
+{
+    static const char unknown[] = "' is not found";
+    size_t length = strlen(status_message(st)), n = sizeof(unknown) - 1;
+    if (length < n || strcmp(status_message(st) + length - n, unknown) != 0)
+        return st;
+    char *meant = server_nearest_model(s, ref->name, ref->name_length);
+    if (!meant)
+        return st;
+    struct status *whole =
+        status_new(status_code(st), "%s; did you mean '%s'?", status_message(st), meant);
+    mem_free(meant);
+    status_free(st);
+    return whole;
+}
+
+struct status *ops_model_to_infer(struct server *s, const struct ops_model_ref *ref,
+                                  const struct access_view *access, struct model **ret_model)
+{
+    struct status *st = ops_model_find(s, ref, ret_model);
+    if (st && status_code(st) == STATUS_NOT_FOUND && !access->source)
+        st = propose_model(s, ref, st);
+    return st;
+}
+
 struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
-                               const char *protocol, struct model **ret_model)
+                               const struct access_view *access, const char *protocol,
+                               struct model **ret_model)
 {
     struct model *m;
-    struct status *st = ops_model_find(s, ref, &m);
+    struct status *st = ops_model_to_infer(s, ref, access, &m);
     if (st)
         return st;
     if (m->decoupled) {

@@ -81,15 +81,29 @@ void ops_model_metadata_done(struct ops_model_metadata *m);
 NODISCARD struct status *ops_statistics(struct server *s, const struct ops_model_ref *ref,
                                         struct server_statistics *ret);
 
+struct access_view;
+
 /*
- * ops_infer_model - like ops_model_find(), for an inference with exactly one response.
+ * ops_model_to_infer - like ops_model_find(), for an inference. The error of an unknown model says
+ * which one may be meant, unless rules of access hide models from clients.
+ *
+ * @access  the rules that hold for the caller
+ * Errors: as ops_model_find()
+ */
+NODISCARD struct status *ops_model_to_infer(struct server *s, const struct ops_model_ref *ref,
+                                            const struct access_view *access,
+                                            struct model **ret_model);
+
+/*
+ * ops_infer_model - like ops_model_to_infer(), for an inference with exactly one response.
  *
  * @protocol  the name of the caller in the error: "HTTP end point", "ModelInfer RPC"
  * Errors: as ops_model_find(), and
  *         STATUS_UNSUPPORTED  the model is decoupled: `protocol` cannot carry its responses
  */
 NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
-                                         const char *protocol, struct model **ret_model);
+                                         const struct access_view *access, const char *protocol,
+                                         struct model **ret_model);
 
 /*
  * ops_control - the control threads. A caller that must not block, such as an event loop, posts

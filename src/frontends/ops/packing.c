@@ -95,15 +95,15 @@ static struct packer *find_free_packer(struct packing *p)
 }
 
 /*
- * The helpers, of which twice as many stay as can run from the first large job on: messages come
- * again and again, and a loop that has heard of a job's end posts the next one before that thread
- * is idle. NULL: the system has no room for a thread.
+ * The helpers, of which twice as many stay as can run, and two more, from the first large job on:
+ * messages come again and again, and a loop that has heard of a job's end posts the next one before
+ * that thread is idle. NULL: the system has no room for a thread.
  */
 static struct control *find_helpers(struct packing *p)
 {
     struct control *helpers = server_helpers(p->server);
     if (UNLIKELY(!p->keeps_threads) && helpers) {
-        control_keep(helpers, MAX(4U, 2 * (unsigned int)cpu_count_usable()));
+        control_keep(helpers, 2 + MAX(4U, 2 * (unsigned int)cpu_count_usable()));
         p->keeps_threads = true;
     }
     return helpers;

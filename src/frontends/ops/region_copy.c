@@ -38,8 +38,8 @@ bool region_copy_begin(struct tensor_regions *t, struct request *r, struct serve
     *ret_st = NULL;
     if (LIKELY(t->copy_bytes == 0))
         return true;
-    struct control *helpers =
-        t->copy_bytes > REGION_COPY_HERE_BYTES ? server_helpers(server) : NULL;
+    bool is_short = t->copy_bytes <= REGION_COPY_HERE_BYTES && !t->waits_for_gpu;
+    struct control *helpers = is_short ? NULL : server_helpers(server);
     if (!helpers) {
         *ret_st = tensor_regions_copy(t);
         return true;

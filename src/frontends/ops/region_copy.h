@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The copies that an inference with tensors in shared memory needs before the core gets it
- * (tensor_regions.h): its strings. Few bytes are copied at once; more, which would hold the loop
- * up, by a helper thread.
+ * (tensor_regions.h): its strings, and what lies in memory of a GPU. Few bytes of strings are
+ * copied at once; all else, which would hold the loop up, by a helper thread.
  *
  *     tensor_regions_add_input ─► region_copy_begin ─┬─► true: all is there
  *              (each input)                          └─► false: a helper copies ─► on_copied

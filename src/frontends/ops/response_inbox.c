@@ -28,7 +28,7 @@ static void deliver_entries(struct response_inbox *in)
     in->on_responses(in);
 }
 
-static void on_wake(struct message *m)
+static void deliver_responses(struct message *m)
 {
     deliver_entries(CONTAINER_OF(m, struct response_inbox, wake));
 }
@@ -37,7 +37,7 @@ void response_inbox_init(struct response_inbox *in, struct loop *loop,
                          void (*on_responses)(struct response_inbox *in))
 {
     *in = (struct response_inbox){.loop = loop, .on_responses = on_responses};
-    in->wake.deliver = on_wake;
+    in->wake.deliver = deliver_responses;
     atomic_init(&in->newest, NULL);
     list_init(&in->taken);
 }

@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -27,12 +26,12 @@ enum ops_api restrictions_find_api(const char *name, size_t length)
 static struct restriction make_restriction(const char *prefix, const char *key, size_t key_length,
                                            const char *value)
 {
-    struct buf name;
-    buf_init(&name, strlen(prefix) + key_length + 1);
-    buf_adds(&name, prefix);
-    buf_add(&name, key, key_length);
-    struct restriction r = {.name_length = name.size, .value = mem_strdup(value)};
-    r.name = buf_take(&name);
+    size_t prefix_length = strlen(prefix);
+    struct restriction r = {.name_length = prefix_length + key_length, .value = mem_strdup(value)};
+    r.name = mem_alloc(r.name_length + 1);
+    memcpy(r.name, prefix, prefix_length);
+    memcpy(r.name + prefix_length, key, key_length);
+    r.name[r.name_length] = '\0';
     r.wire_name = mem_strdup(r.name);
     for (char *c = r.wire_name; *c; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/model/model.h"
+#include "frontends/ops/region_delivery.h"
 #include "frontends/ops/tensor_blocks.h"
 #include "frontends/shm/regions.h"
 
@@ -43,6 +44,7 @@ static struct status *add_use(struct tensor_regions *t, struct request *r,
         give_entry(t, u);
         return st;
     }
+    u->offset = part->offset;
     u->size_bytes = part->size_bytes;
     u->output = NULL;
     u->copy = NULL;
@@ -52,7 +54,7 @@ static struct status *add_use(struct tensor_regions *t, struct request *r,
 }
 
 /* Lengths of strings are checked once and read again by backends: the client must not reach them.
- */
+ * Memory of a GPU has no address here. */
 static struct status *plan_copy(struct tensor_regions *t, struct request *r,
                                 struct tensor_blocks *blocks, struct region_use *u,
                                 const void **ret_base)
@@ -72,9 +74,8 @@ struct status *tensor_regions_copy(struct tensor_regions *t)
     for (struct region_use *u = t->first; u; u = u->next) {
         if (!u->copy)
             continue;
-        memcpy(u->copy, u->base, u->size_bytes);
+        struct status *st = region_read(u->region, u->offset, u->copy, u->size_bytes);
         u->copy = NULL;
-        struct status *st = region_check(u->region);
         if (st)
             return st;
     }
@@ -90,9 +91,36 @@ struct status *tensor_regions_add_input(struct tensor_regions *t, struct request
     if (st)
         return st;
     struct tensor_buffer data = {.base = u->base, .size_bytes = u->size_bytes};
-    if (in->dtype == DTYPE_BYTES)
+    t->waits_for_gpu |= !u->base;
+    if (in->dtype == DTYPE_BYTES || !u->base)
         st = plan_copy(t, r, blocks, u, &data.base);
     return st ? st : request_add_data(r, in, &data);
+}
+
+static struct region_use *find_output(const struct tensor_regions *t, const char *name)
+{
+    struct region_use *u = t->first;
+    while (u && (!u->output || strcmp(u->output, name) != 0))
+        u = u->next;
+    return u;
+}
+
+/* Copies the outputs that are to lie in memory of a GPU. Thread: a helper's. */
+static struct status *write_outputs(const struct tensor_regions *t, struct response *resp)
+{
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        struct output *out = resp->outputs[i];
+        struct region_use *u = find_output(t, out->name);
+        if (!u || u->base)
+            continue;
+        struct status *st = NULL;
+        if (out->size_bytes > 0) /* no more than u->size_bytes: tensor_regions_alloc() */
+            st = region_write(u->region, u->offset, out->base, out->size_bytes);
+        if (st)
+            return st;
+        out->maker_data = u;
+    }
+    return NULL;
 }
 
 struct status *tensor_regions_add_output(struct tensor_regions *t, struct request *r,
@@ -104,15 +132,10 @@ struct status *tensor_regions_add_output(struct tensor_regions *t, struct reques
         return st;
     u->output = name;
     t->has_outputs = true;
-    return NULL;
-}
-
-static struct region_use *find_output(const struct tensor_regions *t, const char *name)
-{
-    struct region_use *u = t->first;
-    while (u && (!u->output || strcmp(u->output, name) != 0))
-        u = u->next;
-    return u;
+    if (LIKELY(u->base || t->delivery))
+        return NULL;
+    t->delivery = region_delivery_new(r, t, write_outputs, u->region);
+    return t->delivery ? NULL : status_no_memory();
 }
 
 struct status *tensor_regions_alloc(const struct tensor_regions *t, struct request *r,
@@ -126,7 +149,7 @@ struct status *tensor_regions_alloc(const struct tensor_regions *t, struct reque
                           "shared memory size specified with the request for output '%s' (%zu "
                           "bytes) should be at least %zu bytes to hold the results",
                           out->name, u->size_bytes, size_bytes);
-    if (out->dtype == DTYPE_BYTES && r->model->members)
+    if (!u->base || (out->dtype == DTYPE_BYTES && r->model->members))
         return response_alloc_pooled(r, out, size_bytes);
     out->memory_type = MEMORY_CPU;
     out->memory_type_id = 0;
@@ -155,7 +178,7 @@ static void copy_outputs(const struct tensor_regions *t, struct response *resp)
     }
 }
 
-struct status *tensor_regions_finish(const struct tensor_regions *t, struct response *resp)
+struct status *tensor_regions_finish_all(const struct tensor_regions *t, struct response *resp)
 {
     if (UNLIKELY(t->has_outputs) && resp && !resp->error)
         copy_outputs(t, resp);
@@ -167,9 +190,10 @@ struct status *tensor_regions_finish(const struct tensor_regions *t, struct resp
     return NULL;
 }
 
-void tensor_regions_release(struct tensor_regions *t)
+void tensor_regions_release_all(struct tensor_regions *t)
 {
     struct region_use *u = t->first;
+    region_delivery_free(t->delivery);
     while (u) {
         struct region_use *next = u->next;
         region_unref(u->region);

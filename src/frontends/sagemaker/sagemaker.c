@@ -73,7 +73,7 @@ static void handle_invocation(struct exchange *x)
     call->model =
         (struct ops_model_ref){.name = s->default_model, .name_length = strlen(s->default_model)};
     if (s->invoke_default != infer_handle)
-        call->header_length_kind = HEADER_LENGTH_NONE; /* the body is JSON alone */
+        call->facts.header_length_kind = HEADER_LENGTH_NONE; /* the body is JSON alone */
     s->invoke_default(x);
 }
 
@@ -349,7 +349,7 @@ static int sagemaker_error_status(struct exchange *x, const struct status *st,
                                   const char **content_type)
 {
     const struct http_call *call = exchange_part(x);
-    const struct route *route = call->route;
+    const struct route *route = call->facts.route;
     if (route < model_routes || route >= model_routes + ARRAY_SIZE(model_routes))
         return ops_error_of(status_code(st))->http_status;
     if (route->handle == handle_load && status_code(st) == STATUS_ALREADY_EXISTS)

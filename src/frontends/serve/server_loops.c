@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "conch/conch.h"
 #include "core/options/server_options.h"
 #include "core/server/server.h"
 #include "frontends/ops/loop_share.h"
@@ -55,6 +56,11 @@ static void *new_share(void *arg, struct loop *loop)
     return loop_share_new(arg, loop);
 }
 
+static void stop_share(void *ctx)
+{
+    loop_share_stop(ctx);
+}
+
 static void free_share(void *ctx)
 {
     loop_share_free(ctx);
@@ -78,6 +84,7 @@ static struct status *start_loops_locked(struct server *server, unsigned int n_t
                                                           .max_threads = server_loops_count(0),
                                                           .budget = server_budget(server),
                                                           .ctx_new = new_share,
+                                                          .ctx_stop = stop_share,
                                                           .ctx_free = free_share,
                                                           .ctx_arg = server},
                                   &loops);
@@ -126,6 +133,21 @@ void server_loops_put(struct server *server, enum net_end end)
         mem_free(s);
     }
     mutex_unlock(&mu);
+}
+
+bool server_loops_turned(struct server *server)
+{
+    pthread_once(&once, init_list);
+    mutex_lock(&mu);
+    struct server_loops *s = find_locked(server);
+    bool turned = !s || loops_turned(s->loops);
+    mutex_unlock(&mu);
+    return turned;
+}
+
+bool conch_server_loops_turned(TRITONSERVER_Server *server)
+{
+    return !server || server_loops_turned((struct server *)server);
 }
 
 struct regions *server_loops_regions(struct server *server)

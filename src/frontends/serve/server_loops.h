@@ -31,6 +31,12 @@ void server_loops_put(struct server *server, enum net_end end);
  */
 struct regions *server_loops_regions(struct server *server);
 
+/*
+ * server_loops_turned - whether each loop of the server has turned since the last call, as
+ * loops_turned(). True, if there are none. Thread: one, not a loop's.
+ */
+bool server_loops_turned(struct server *server);
+
 /* server_loops_count - the number of loops for an option's value; 0: one for each CPU. */
 unsigned int server_loops_count(int n_threads);
 

@@ -71,6 +71,19 @@ void service_metrics_add_http(struct service_metrics *m, const struct server *se
     service_metrics_add(m);
 }
 
+int service_metrics_port(const struct server *server, const char *protocol)
+{
+    int port = 0;
+    mutex_lock(&mu);
+    LIST_FOR_EACH (link, &services) {
+        const struct service_metrics *m = LIST_ENTRY(link, struct service_metrics, link);
+        if (m->server == server && strcmp(m->protocol, protocol) == 0)
+            port = net_server_port(m->net);
+    }
+    mutex_unlock(&mu);
+    return port;
+}
+
 void service_metrics_remove(struct service_metrics *m)
 {
     mutex_lock(&mu);

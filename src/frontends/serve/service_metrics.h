@@ -39,6 +39,10 @@ void service_metrics_add_http(struct service_metrics *m, const struct server *se
                               const char *protocol, const struct net_server *net,
                               const struct regions *regions);
 
+/* service_metrics_port - the port of the server's service of that protocol; 0: there is none.
+ * Thread: any but a loop's. */
+int service_metrics_port(const struct server *server, const char *protocol);
+
 /* service_metrics_remove - when it returns, no thread reads the service; harmless when it was not
  * added, or removed before. Thread: any but a loop's. */
 void service_metrics_remove(struct service_metrics *m);

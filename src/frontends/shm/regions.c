@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "core/repo/snapshot.h"
+#include "frontends/shm/cuda_memory.h"
 #include "frontends/shm/region_limits.h"
 
 enum { REGIONS_LEVEL = 160 /* in the table of core/README.md */, MAX_NAME_BYTES = 1024 };
@@ -127,16 +128,21 @@ struct status *regions_allow(const struct regions *t)
                                           "'--allow-client-shm=true' to enable.");
 }
 
+static struct status *check_region_name(const char *name)
+{
+    if (strlen(name) <= MAX_NAME_BYTES)
+        return NULL;
+    return status_new(STATUS_INVALID_ARG,
+                      "cannot register shared memory region '%.*s…': its name has more than %d "
+                      "bytes",
+                      32, name, MAX_NAME_BYTES);
+}
+
 /* The checks of the reference (reference/behaviours §9.2). shm_open() refuses a slash inside. */
-static struct status *check_region_names(const char *name, const char *key)
+static struct status *check_region_key(const char *name, const char *key)
 {
     static const char reserved[] = "triton_python_backend_shm_region_";
     const char *bare = key + strspn(key, "/");
-    if (strlen(name) > MAX_NAME_BYTES)
-        return status_new(STATUS_INVALID_ARG,
-                          "cannot register shared memory region '%.*s…': its name has more than %d "
-                          "bytes",
-                          32, name, MAX_NAME_BYTES);
     if (!bare[0])
         return status_new(STATUS_INVALID_ARG,
                           "cannot register shared memory region '%s' - invalid shm key '%s'", name,
@@ -149,14 +155,26 @@ static struct status *check_region_names(const char *name, const char *key)
     return NULL;
 }
 
-static struct status *register_locked(struct regions *t, const char *name, const char *key,
-                                      uint64_t offset, uint64_t size_bytes)
+/* What a client registers: an object, or with a handle memory of a GPU. */
+struct region_source {
+    const char *key;
+    uint64_t offset;
+    const void *handle;
+    int64_t device_id;
+    uint64_t size_bytes;
+};
+
+static struct status *register_locked(struct regions *t, const char *name,
+                                      const struct region_source *from)
 {
     struct region *r;
     if (map_gets(get_map_locked(t), name))
         return status_new(STATUS_ALREADY_EXISTS, "shared memory region '%s' already in manager",
                           name);
-    struct status *st = region_open(t->limits, name, key, offset, size_bytes, &r);
+    struct status *st =
+        from->handle
+            ? region_open_cuda(t->limits, name, from->handle, from->device_id, from->size_bytes, &r)
+            : region_open(t->limits, name, from->key, from->offset, from->size_bytes, &r);
     if (st)
         return st;
     struct map *next = make_map(get_map_locked(t));
@@ -165,27 +183,55 @@ static struct status *register_locked(struct regions *t, const char *name, const
     return NULL;
 }
 
+static struct status *register_source(struct regions *t, const char *name,
+                                      const struct region_source *from)
+{
+    mutex_lock(&t->mu);
+    struct status *st = register_locked(t, name, from);
+    mutex_unlock(&t->mu);
+    return st;
+}
+
 struct status *regions_register(struct regions *t, const char *name, const char *key,
                                 uint64_t offset, uint64_t size_bytes)
 {
     struct status *st = regions_allow(t);
     if (!st)
-        st = check_region_names(name, key);
+        st = check_region_name(name);
+    if (!st)
+        st = check_region_key(name, key);
     if (st)
         return st;
-    mutex_lock(&t->mu);
-    st = register_locked(t, name, key, offset, size_bytes);
-    mutex_unlock(&t->mu);
-    return st;
+    return register_source(
+        t, name, &(struct region_source){.key = key, .offset = offset, .size_bytes = size_bytes});
+}
+
+struct status *regions_allow_cuda(const struct regions *t, const char *name)
+{
+    struct status *st = regions_allow(t);
+    if (st || cuda_is_there())
+        return st;
+    return status_new(STATUS_INVALID_ARG,
+                      "failed to register CUDA shared memory region: '%s', GPUs not supported",
+                      name);
 }
 
 struct status *regions_register_cuda(struct regions *t, const char *name, const void *handle,
                                      size_t handle_bytes, int64_t device_id, uint64_t size_bytes)
 {
-    (void)t, (void)handle, (void)handle_bytes, (void)device_id, (void)size_bytes;
-    return status_new(STATUS_INVALID_ARG,
-                      "failed to register CUDA shared memory region: '%s', GPUs not supported",
-                      name);
+    struct status *st = regions_allow_cuda(t, name);
+    if (!st)
+        st = check_region_name(name);
+    if (!st && handle_bytes != CUDA_HANDLE_BYTES)
+        st = status_new(STATUS_INVALID_ARG,
+                        "failed to register CUDA shared memory region '%s': its handle has %zu "
+                        "bytes instead of %d",
+                        name, handle_bytes, CUDA_HANDLE_BYTES);
+    if (st)
+        return st;
+    return register_source(t, name,
+                           &(struct region_source){
+                               .handle = handle, .device_id = device_id, .size_bytes = size_bytes});
 }
 
 struct status *regions_unregister(struct regions *t, const char *name, enum region_kind kind)

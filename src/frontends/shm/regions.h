@@ -66,9 +66,22 @@ NODISCARD struct status *regions_register(struct regions *t, const char *name, c
                                           uint64_t offset, uint64_t size_bytes);
 
 /*
- * regions_register_cuda - gives memory of a GPU a name.
+ * regions_allow_cuda - whether there are GPUs whose memory may be registered. Thread: control: the
+ * first call starts the driver.
  *
- * Errors: STATUS_INVALID_ARG  always: GPUs are not supported
+ * Errors: STATUS_UNSUPPORTED  as regions_allow()
+ *         STATUS_INVALID_ARG  there is no driver, or no GPU
+ */
+NODISCARD struct status *regions_allow_cuda(const struct regions *t, const char *name);
+
+/*
+ * regions_register_cuda - opens a client's memory of a GPU and gives it a name.
+ *
+ * Thread: control: may block.
+ * @handle  of CUDA, for other processes
+ * Errors: those of regions_allow_cuda() and of region_open_cuda()
+ *         STATUS_ALREADY_EXISTS  the name is registered
+ *         STATUS_INVALID_ARG     the handle has another size; the name is too long
  */
 NODISCARD struct status *regions_register_cuda(struct regions *t, const char *name,
                                                const void *handle, size_t handle_bytes,

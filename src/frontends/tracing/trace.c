@@ -4,9 +4,12 @@
  */
 #include "conch/conch.h"
 
+#include <stdlib.h>
+
 #include "base/mem.h"
 #include "base/status.h"
 #include "frontends/serve/service_options.h"
+#include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/tracer.h"
 
 struct conch_trace {
@@ -30,16 +33,24 @@ TRITONSERVER_Error *conch_trace_start(TRITONSERVER_Server *server,
         return (TRITONSERVER_Error *)st;
 
     struct tracer *tracer;
+    struct otlp_settings *otlp = NULL;
+    if (o.opentelemetry)
+        st = otlp_settings_new(o.settings, o.n_settings, getenv, &otlp);
+    if (st)
+        return (TRITONSERVER_Error *)st;
     st = tracer_start(
         (struct server *)server,
         &(struct tracer_options){.path = o.file ? o.file : "",
+                                 .otlp = otlp,
                                  .values.of = {[TRACE_LEVEL] = o.level,
                                                [TRACE_RATE] = o.rate,
                                                [TRACE_COUNT] = MAX(o.count, -1),
                                                [TRACE_LOG_FREQUENCY] = o.log_frequency}},
         &tracer);
-    if (st)
+    if (st) {
+        otlp_settings_free(otlp);
         return (TRITONSERVER_Error *)st;
+    }
     *ret_trace = mem_zalloc(sizeof(**ret_trace));
     (*ret_trace)->tracer = tracer;
     return NULL;

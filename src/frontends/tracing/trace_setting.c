@@ -17,7 +17,8 @@ struct trace_setting *trace_setting_new(const struct trace_values *values, const
     struct trace_setting *s = mem_zalloc_on_line(sizeof(*s));
     s->values = *values;
     memcpy(s->is_own, is_own, sizeof(s->is_own));
-    s->has_fault = trace_fault(values, path) != NULL;
+    s->is_off =
+        path ? trace_fault(values, path) != NULL : values->of[TRACE_LEVEL] == TRACE_DISABLED;
     atomic_init(&s->refs, 1);
     atomic_init(&s->n_open, 1);
     atomic_init(&s->left, (int)values->of[TRACE_COUNT]);
@@ -43,12 +44,13 @@ struct trace_values trace_setting_now(const struct trace_setting *s)
     return now;
 }
 
-bool trace_setting_hits(struct trace_setting *s)
+bool trace_setting_hits(struct trace_setting *s, bool has_parent)
 {
-    if (s->has_fault || atomic_load_explicit(&s->left, memory_order_relaxed) == 0)
+    if (s->is_off || atomic_load_explicit(&s->left, memory_order_relaxed) == 0)
         return false;
     uint64_t n = 1 + atomic_fetch_add_explicit(&s->n_requests, 1, memory_order_relaxed);
-    return n % (uint64_t)s->values.of[TRACE_RATE] == 0;
+    uint64_t rate = (uint64_t)s->values.of[TRACE_RATE];
+    return has_parent || (rate > 0 && n % rate == 0);
 }
 
 /* Adds to a count that has not ended at 0, or is below it. */
@@ -83,7 +85,7 @@ const char *trace_fault(const struct trace_values *values, const char *path)
         return "tracing is disabled";
     if (values->of[TRACE_RATE] == 0)
         return "sample rate must be non-zero";
-    return *path ? NULL : "trace file name is not given";
+    return !path || *path ? NULL : "trace file name is not given";
 }
 
 void trace_change_apply(const struct trace_change *change, const struct trace_setting *present,

@@ -39,7 +39,7 @@ struct trace_setting {
     /* Constant. */
     struct trace_values values;
     bool is_own[N_TRACE_FIELDS]; /* set for this setting; other fields mirror the one above it */
-    bool has_fault;              /* trace_fault() is not NULL */
+    bool is_off;                 /* no request is traced by it */
 
     /*
      * 1 while the setting is in use, and 1 for each of its traces until that is written or dropped.
@@ -59,7 +59,11 @@ struct trace_setting {
     _Alignas(64) atomic_uint_least64_t n_requests;
 };
 
-/* trace_setting_new - makes a setting with one reference, in use. The values' count is `left`. */
+/*
+ * trace_setting_new - makes a setting with one reference, in use. The values' count is `left`.
+ *
+ * @path  of the file; NULL in mode opentelemetry
+ */
 struct trace_setting *trace_setting_new(const struct trace_values *values, const bool is_own[],
                                         const char *path);
 void trace_setting_ref(struct trace_setting *s);
@@ -68,8 +72,11 @@ void trace_setting_unref(struct trace_setting *s);
 /* trace_setting_now - the values, with the count as it is now. */
 struct trace_values trace_setting_now(const struct trace_setting *s);
 
-/* trace_setting_hits - counts a request, and says whether it is the one of `rate`. */
-bool trace_setting_hits(struct trace_setting *s);
+/*
+ * trace_setting_hits - counts a request, and says whether it is to be traced: it is the one of
+ * `rate`, or its client says that it belongs to a trace.
+ */
+bool trace_setting_hits(struct trace_setting *s, bool has_parent);
 
 /*
  * trace_setting_begin - counts a trace in n_open, if the setting is still in use; the caller takes
@@ -78,7 +85,12 @@ bool trace_setting_hits(struct trace_setting *s);
 bool trace_setting_begin(struct trace_setting *s);
 bool trace_setting_take(struct trace_setting *s);
 
-/* trace_fault - why nothing can be traced with these values; static text. NULL: it can. */
+/*
+ * trace_fault - why nothing can be traced with these values; static text. NULL: it can.
+ *
+ * @path  NULL in mode opentelemetry, where a setting of the start may have rate 0 nevertheless:
+ * then only requests that belong to a trace are traced
+ */
 const char *trace_fault(const struct trace_values *values, const char *path);
 
 /*

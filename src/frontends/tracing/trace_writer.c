@@ -30,8 +30,9 @@ static void count(struct metric *metric)
 
 /* ---- What other threads call ---------------------------------------------------------------- */
 
-void trace_writer_end(struct trace_writer *w, struct trace_setting *s)
+static void end_written(struct trace_home *home, struct trace_setting *s)
 {
+    struct trace_writer *w = CONTAINER_OF(home, struct trace_writer, home);
     mutex_lock(&w->mu);
     if (!s->is_due) {
         s->is_due = true;
@@ -46,7 +47,7 @@ void trace_writer_end(struct trace_writer *w, struct trace_setting *s)
 static void drop_trace(struct trace_writer *w, struct traced *t, enum trace_drop why)
 {
     count(w->n_dropped[why]);
-    trace_writer_end(w, t->setting);
+    end_written(&w->home, t->setting);
     traced_free(t);
 }
 
@@ -56,7 +57,7 @@ static void put_trace(struct trace_home *home, struct traced *t)
     enum trace_drop why = TRACE_DROP_MEMORY;
     bool is_taken = false;
     if (t->is_refused) {
-        trace_writer_end(w, t->setting);
+        end_written(&w->home, t->setting);
         traced_free(t);
         return;
     }
@@ -177,7 +178,7 @@ static void write_trace(struct trace_writer *w, struct traced *t)
         log_info("traces are written again to '%s'", w->path);
     w->has_failed = false;
     count(w->n_written);
-    trace_writer_end(w, t->setting);
+    end_written(&w->home, t->setting);
     traced_free(t);
 }
 
@@ -269,6 +270,18 @@ static void free_due_settings(struct trace_writer *w)
     }
 }
 
+static void stop_writer(struct trace_home *home)
+{
+    struct trace_writer *w = CONTAINER_OF(home, struct trace_writer, home);
+    mutex_lock(&w->mu);
+    bool was_ending = w->is_ending;
+    w->is_ending = true;
+    cond_signal(&w->changed);
+    mutex_unlock(&w->mu);
+    if (!was_ending)
+        thread_join(&w->thread);
+}
+
 static void free_writer(struct trace_home *home)
 {
     struct trace_writer *w = CONTAINER_OF(home, struct trace_writer, home);
@@ -289,12 +302,14 @@ static void free_writer(struct trace_home *home)
     mem_free(w);
 }
 
-struct status *trace_writer_start(const char *path, struct trace_writer **ret)
+struct status *trace_writer_start(const char *path, struct trace_home **ret)
 {
     MEM_CHARGE(NULL, 0);
     struct trace_writer *w = mem_zalloc(sizeof(*w));
     w->path = mem_strdup(path);
     w->home.put = put_trace;
+    w->home.end = end_written;
+    w->home.stop = stop_writer;
     w->home.free = free_writer;
     atomic_init(&w->home.refs, 1);
     mutex_init(&w->mu, WRITER_LEVEL, "trace_writer.mu");
@@ -309,17 +324,6 @@ struct status *trace_writer_start(const char *path, struct trace_writer **ret)
         trace_home_unref(&w->home);
         return st;
     }
-    *ret = w;
+    *ret = &w->home;
     return NULL;
-}
-
-void trace_writer_stop(struct trace_writer *w)
-{
-    mutex_lock(&w->mu);
-    bool was_ending = w->is_ending;
-    w->is_ending = true;
-    cond_signal(&w->changed);
-    mutex_unlock(&w->mu);
-    if (!was_ending)
-        thread_join(&w->thread);
 }

@@ -60,14 +60,6 @@ struct trace_writer {
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
  *         STATUS_INVALID_ARG  an embedder has metrics of the same names and another kind
  */
-NODISCARD struct status *trace_writer_start(const char *path, struct trace_writer **ret);
-
-/*
- * trace_writer_stop - writes what there is, and ends the thread. Later traces are dropped. The
- * caller then ends its reference with trace_home_unref(&w->home).
- */
-void trace_writer_stop(struct trace_writer *w);
-/* trace_writer_end - takes 1 off a setting's n_open, which may complete a file of it. */
-void trace_writer_end(struct trace_writer *w, struct trace_setting *s);
+NODISCARD struct status *trace_writer_start(const char *path, struct trace_home **ret);
 
 #endif

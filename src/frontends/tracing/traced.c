@@ -9,8 +9,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/status.h"
 #include "frontends/tracing/trace_setting.h"
+
+const char *const stamp_names[N_STAMPS] = {
+    [STAMP_HTTP_RECV_START] = "HTTP_RECV_START",
+    [STAMP_HTTP_RECV_END] = "HTTP_RECV_END",
+    [STAMP_GRPC_WAITREAD_START] = "GRPC_WAITREAD_START",
+    [STAMP_GRPC_WAITREAD_END] = "GRPC_WAITREAD_END",
+    [STAMP_RESPONSE_COMPLETE] = "INFER_RESPONSE_COMPLETE",
+    [STAMP_HTTP_SEND_START] = "HTTP_SEND_START",
+    [STAMP_HTTP_SEND_END] = "HTTP_SEND_END",
+    [STAMP_GRPC_SEND_START] = "GRPC_SEND_START",
+    [STAMP_GRPC_SEND_END] = "GRPC_SEND_END",
+};
 
 void trace_home_unref(struct trace_home *home)
 {
@@ -39,7 +53,7 @@ static void unref_traced(struct traced *t)
         t->home->put(t->home, t);
 }
 
-static struct trace_part *part_of(struct trace *trace)
+static struct trace_part *traced_part(struct trace *trace)
 {
     return CONTAINER_OF(trace, struct trace_part, trace);
 }
@@ -96,7 +110,7 @@ static void on_activity(struct trace *trace, enum trace_activity activity, uint6
     size_t length = 0;
     const char *name =
         activity == TRACE_CUSTOM_ACTIVITY ? find_custom_name(trace, ns, &length) : NULL;
-    struct trace_record *r = add_record(part_of(trace), activity, length + 1);
+    struct trace_record *r = add_record(traced_part(trace), activity, length + 1);
     if (!r)
         return;
     r->ns = ns;
@@ -109,7 +123,7 @@ static void on_tensor(struct trace *trace, enum trace_activity activity,
 {
     size_t shape_bytes = what->n_dims * sizeof(*what->shape), name_bytes = strlen(what->name) + 1;
     struct trace_record *r =
-        add_record(part_of(trace), activity, shape_bytes + name_bytes + what->size_bytes);
+        add_record(traced_part(trace), activity, shape_bytes + name_bytes + what->size_bytes);
     if (!r)
         return;
     char *at = (char *)(r + 1);
@@ -125,7 +139,7 @@ static void on_tensor(struct trace *trace, enum trace_activity activity,
 
 static void on_release(struct trace *trace)
 {
-    unref_traced(part_of(trace)->whole);
+    unref_traced(traced_part(trace)->whole);
 }
 
 static struct trace *spawn_part(struct trace *trace);
@@ -138,18 +152,89 @@ static const struct trace_ops traced_ops = {
     .free = on_release, /* its request was not taken; its part stays, without records */
 };
 
+/* ---- Spans ---------------------------------------------------------------------------------- */
+
+static struct span_name span_of(const struct trace_part *p)
+{
+    struct span_name name;
+    memcpy(name.trace_id, p->whole->span.trace_id, TRACE_ID_BYTES);
+    memcpy(name.span_id, p->span_id, SPAN_ID_BYTES);
+    return name;
+}
+
+/* The first of a batch has the batch's span, which has links to the others. */
+static void on_batch(struct trace *trace, struct trace *first, uint32_t n_requests)
+{
+    struct trace_part *p = traced_part(trace), *leader = traced_part(first);
+    p->n_batch = n_requests;
+    if (p == leader) {
+        p->leads_batch = true;
+        p->batch = span_of(p);
+        span_id_new(p->batch.span_id);
+        return;
+    }
+    p->batch = leader->batch;
+    struct traced_link *link = alloc_counted(leader->whole, sizeof(*link));
+    if (!link)
+        return;
+    link->to = span_of(p);
+    link->next = leader->links;
+    leader->links = link;
+}
+
+/* Spans have no tensors. */
+static const struct trace_ops spanned_ops = {
+    .activity = on_activity,
+    .batch = on_batch,
+    .release = on_release,
+    .spawn = spawn_part,
+    .free = on_release,
+};
+
+/* Backends, and the models that they call, continue the trace from this request's span. */
+static void begin_part_span(struct trace_part *p)
+{
+    char context[TRACE_CONTEXT_BYTES];
+    const struct traced_span *span = &p->whole->span;
+    span_id_new(p->span_id);
+    struct span_name name = span_of(p);
+    trace_context_print(&name, span->state ? span->state : "", context);
+    trace_set_context(&p->trace, context);
+}
+
+static void begin_root_span(struct traced *t, const struct trace_parent *parent)
+{
+    struct traced_span *span = &t->span;
+    span_id_new(span->root_id);
+    span->has_parent = parent && parent->has_span;
+    span->begun_ns = monotonic_ns();
+    if (!span->has_parent) {
+        trace_id_new(span->trace_id);
+        return;
+    }
+    memcpy(span->trace_id, parent->span.trace_id, TRACE_ID_BYTES);
+    memcpy(span->parent_id, parent->span.span_id, SPAN_ID_BYTES);
+    if (parent->state_length > 0)
+        span->state = mem_strdup(parent->state);
+}
+
+/* ---- Life ----------------------------------------------------------------------------------- */
+
 static void init_part(struct trace_part *p, struct traced *t, uint64_t parent_id)
 {
     MEM_CHARGE(NULL, 0);
-    trace_init(&p->trace, &traced_ops, (unsigned int)t->setting->values.of[TRACE_LEVEL], parent_id);
+    trace_init(&p->trace, t->home->has_spans ? &spanned_ops : &traced_ops,
+               (unsigned int)t->setting->values.of[TRACE_LEVEL], parent_id);
     p->whole = t;
     p->end = &p->records;
+    if (t->home->has_spans)
+        begin_part_span(p);
 }
 
 static struct trace *spawn_part(struct trace *trace)
 {
     MEM_CHARGE(NULL, 0);
-    struct traced *t = part_of(trace)->whole;
+    struct traced *t = traced_part(trace)->whole;
     struct trace_part *p = mem_zalloc(sizeof(*p));
     init_part(p, t, trace->id);
     atomic_fetch_add(&t->refs, 1);
@@ -159,7 +244,8 @@ static struct trace *spawn_part(struct trace *trace)
     return &p->trace;
 }
 
-struct traced *traced_new(struct trace_home *home, struct trace_setting *setting)
+struct traced *traced_new(struct trace_home *home, struct trace_setting *setting,
+                          const struct trace_parent *parent)
 {
     MEM_CHARGE(NULL, 0);
     struct traced *t = mem_zalloc(sizeof(*t));
@@ -170,6 +256,8 @@ struct traced *traced_new(struct trace_home *home, struct trace_setting *setting
     trace_setting_ref(setting);
     atomic_init(&t->refs, 2);
     t->root = p;
+    if (home->has_spans)
+        begin_root_span(t, parent);
     init_part(p, t, 0);
     atomic_init(&t->parts, p);
     return t;
@@ -183,8 +271,19 @@ void traced_refused(struct traced *t)
     unref_traced(t);
 }
 
+void traced_failed(struct traced *t, const struct status *st)
+{
+    if (!t || !t->home->has_spans || t->span.error)
+        return;
+    MEM_CHARGE(NULL, 0);
+    t->span.error = status_code_name(status_code(st));
+    t->span.error_text = mem_strdup(status_message(st));
+}
+
 void traced_end(struct traced *t)
 {
+    if (t->home->has_spans)
+        t->span.ended_ns = monotonic_ns();
     unref_traced(t);
 }
 
@@ -197,9 +296,15 @@ void traced_free(struct traced *t)
             after = r->next;
             mem_free(r);
         }
+        for (struct traced_link *l = p->links, *after; l; l = after) {
+            after = l->next;
+            mem_free(l);
+        }
         trace_done(&p->trace);
         mem_free(p);
     }
+    mem_free(t->span.state);
+    mem_free(t->span.error_text);
     credit(t->home, atomic_load(&t->size_bytes));
     trace_setting_unref(t->setting);
     trace_home_unref(t->home);

@@ -2,7 +2,8 @@
 /*
  * One request that is traced, with those that ensembles make for it. The core reports to it by the
  * functions of struct trace_ops; the frontend adds its stamps. When all have ended it goes to the
- * writer, which writes it to a file and frees it.
+ * writer, which writes it to a file and frees it, or to the exporter, which sends it to a
+ * collector.
  *
  *     trace_sample() ─► request.maker.trace = traced_trace() ─► server_infer() ─► …
  *                  └──► traced_stamp() … ─► traced_end()
@@ -20,17 +21,25 @@
 
 #include "base/list.h"
 #include "core/trace/trace.h"
+#include "frontends/tracing/trace_context.h"
 
+struct status;
 struct traced;
 struct trace_setting;
 
 #define TRACE_MAX_BYTES ((size_t)64 << 20) /* of the records of all traces of a home */
 
-/* Where traces go, and what they share: a part of the writer. */
+/* Where traces go, and what they share: a part of the writer or of the exporter. */
 struct trace_home {
     /* Takes a trace that has ended. */
     void (*put)(struct trace_home *home, struct traced *t);
+    /* Takes 1 off a setting's n_open: a trace of it has ended, or it was replaced. */
+    void (*end)(struct trace_home *home, struct trace_setting *s);
+    /* Writes or sends what there is; later traces are dropped. The caller then ends its reference.
+     */
+    void (*stop)(struct trace_home *home);
     void (*free)(struct trace_home *home); /* the last reference is gone */
+    bool has_spans;                        /* traces become spans: mode opentelemetry */
     atomic_uint refs;                      /* the starter's; one of each trace */
     atomic_size_t size_bytes;              /* of the records of all traces */
 };
@@ -53,6 +62,9 @@ enum trace_stamp {
     N_STAMPS,
 };
 
+/* Their names in a trace. */
+extern const char *const stamp_names[N_STAMPS];
+
 /* What the core has reported: a time, or a tensor. */
 struct trace_record {
     struct trace_record *next;
@@ -67,12 +79,38 @@ struct trace_record {
     const void *data;
 };
 
+/* A request that was executed in the batch of another one. */
+struct traced_link {
+    struct traced_link *next;
+    struct span_name to;
+};
+
 /* The part of one request. */
 struct trace_part {
     struct trace trace;
     struct traced *whole;
     struct trace_part *next; /* in traced.parts */
     struct trace_record *records, **end;
+
+    /* In mode opentelemetry. */
+    uint8_t span_id[SPAN_ID_BYTES];
+    uint32_t n_batch;          /* requests of its batch; 0: it was executed alone */
+    bool leads_batch;          /* the span of the batch belongs to this part */
+    struct span_name batch;    /* that span */
+    struct traced_link *links; /* with leads_batch: to the other requests that are traced */
+};
+
+/* What a trace is in mode opentelemetry. */
+struct traced_span {
+    uint8_t trace_id[TRACE_ID_BYTES];
+    uint8_t root_id[SPAN_ID_BYTES];   /* the span of the frontend */
+    uint8_t parent_id[SPAN_ID_BYTES]; /* the client's span, with has_parent */
+    bool has_parent;
+    char *state;      /* the client's tracestate; NULL: none */
+    const char *name; /* of the operation: an HTTP route, a method of gRPC; static */
+    uint64_t begun_ns, ended_ns;
+    const char *error; /* the name of its code; static; NULL: no failure */
+    char *error_text;
 };
 
 struct traced {
@@ -86,10 +124,16 @@ struct traced {
     struct trace_part *_Atomic parts; /* all, the last made first */
     struct trace_part *root;
     uint64_t stamps[N_STAMPS]; /* 0: there is none */
+    struct traced_span span;
 };
 
-/* traced_new - makes a trace whose frontend and root have not ended. NULL: no memory. */
-struct traced *traced_new(struct trace_home *home, struct trace_setting *setting);
+/*
+ * traced_new - makes a trace whose frontend and root have not ended.
+ *
+ * @parent  what the client says; NULL: nothing
+ */
+struct traced *traced_new(struct trace_home *home, struct trace_setting *setting,
+                          const struct trace_parent *parent);
 
 /* traced_trace - what the request of the core gets. */
 static inline struct trace *traced_trace(struct traced *t)
@@ -109,6 +153,9 @@ static inline void traced_stamp(struct traced *t, enum trace_stamp stamp, uint64
     if (t && t->stamps[stamp] == 0)
         t->stamps[stamp] = ns;
 }
+
+/* traced_failed - the request gets this status, which is borrowed. t may be NULL. */
+void traced_failed(struct traced *t, const struct status *st);
 
 /* traced_end - the frontend has no more stamps. */
 void traced_end(struct traced *t);

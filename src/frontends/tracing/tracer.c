@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "frontends/tracing/otlp_exporter.h"
+#include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/trace_writer.h"
 
 enum { TRACERS_LEVEL = 60, TRACER_LEVEL = 840 }; /* in the table of core/README.md */
@@ -41,13 +43,14 @@ struct tracer_priv {
     struct server *server;
     unsigned int n_users; /* under the lock of `all` */
     struct tracer tracer;
-    char *path;
+    char *path;                 /* NULL in mode opentelemetry */
+    struct otlp_settings *otlp; /* NULL in mode triton */
     struct trace_values initial;
     struct mutex mu; /* level 840 */
     /* Under mu. */
     struct trace_view *view;
     uint64_t n_changes;
-    struct trace_writer *writer; /* NULL until something is to be traced; then constant */
+    struct trace_home *home; /* NULL until something is to be traced; then constant */
     bool is_stopped;
 };
 
@@ -117,9 +120,9 @@ static struct trace_setting *view_find(const struct trace_view *v, const char *m
 
 static bool traces_anything(const struct trace_view *v)
 {
-    bool traces = !v->global->has_fault;
+    bool traces = !v->global->is_off;
     for (size_t i = 0; i < v->n_models && !traces; i++)
-        traces = !v->models[i].setting->has_fault;
+        traces = !v->models[i].setting->is_off;
     return traces;
 }
 
@@ -205,28 +208,30 @@ static struct status *change_model_locked(struct tracer_priv *p, const char *mod
     return NULL;
 }
 
-static struct status *start_writer_locked(struct tracer_priv *p, const struct trace_view *v)
+static struct status *start_home_locked(struct tracer_priv *p, const struct trace_view *v)
 {
-    return p->writer || !traces_anything(v) ? NULL : trace_writer_start(p->path, &p->writer);
+    if (p->home || !traces_anything(v))
+        return NULL;
+    return p->otlp ? otlp_exporter_start(p->otlp, &p->home) : trace_writer_start(p->path, &p->home);
 }
 
-static void replace_setting(struct trace_writer *w, struct trace_setting *s)
+static void replace_setting(struct trace_home *home, struct trace_setting *s)
 {
     atomic_store(&s->is_replaced, true);
-    trace_writer_end(w, s);
+    home->end(home, s);
 }
 
 /* Tells the settings that the next view does not have. */
 static void end_settings_locked(struct tracer_priv *p, const struct trace_view *was,
                                 const struct trace_view *next)
 {
-    if (!p->writer)
+    if (!p->home)
         return;
     if (!has_setting(next, was->global))
-        replace_setting(p->writer, was->global);
+        replace_setting(p->home, was->global);
     for (size_t i = 0; i < was->n_models; i++) {
         if (!has_setting(next, was->models[i].setting))
-            replace_setting(p->writer, was->models[i].setting);
+            replace_setting(p->home, was->models[i].setting);
     }
 }
 
@@ -257,7 +262,7 @@ struct status *tracer_change(struct tracer *t, const char *model_name,
     else
         st = change_global_locked(p, change, next);
     if (!st)
-        st = start_writer_locked(p, next);
+        st = start_home_locked(p, next);
     if (st)
         view_unref(next);
     else
@@ -270,9 +275,15 @@ struct tracer_settings tracer_settings(struct tracer *t, const char *model_name)
 {
     struct tracer_priv *p = t->priv;
     mutex_lock(&p->mu);
-    struct tracer_settings now = {trace_setting_now(view_find(p->view, model_name)), p->path};
+    struct tracer_settings now = {trace_setting_now(view_find(p->view, model_name)), p->path,
+                                  p->otlp};
     mutex_unlock(&p->mu);
     return now;
+}
+
+bool tracer_reads_heads(const struct tracer *t)
+{
+    return t->priv->otlp != NULL;
 }
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
@@ -297,7 +308,8 @@ static struct tracer_priv *make_tracer_locked(struct server *server,
     struct tracer_priv *p = mem_zalloc(sizeof(*p));
     p->server = server;
     p->tracer.priv = p;
-    p->path = mem_strdup(options->path);
+    p->otlp = options->otlp;
+    p->path = p->otlp ? NULL : mem_strdup(options->path);
     p->initial = options->values;
     p->view = view_new(0);
     p->view->global = trace_setting_new(&p->initial, is_own, p->path);
@@ -322,13 +334,13 @@ static struct status *check_path(const char *path)
 static struct status *begin_tracing(struct tracer_priv *p)
 {
     const char *fault = trace_fault(&p->initial, p->path);
-    struct status *st = *p->path ? check_path(p->path) : NULL;
+    struct status *st = p->path && *p->path ? check_path(p->path) : NULL;
     if (st)
         return st;
-    if (fault && p->initial.of[TRACE_LEVEL] != 0)
+    if (fault && p->initial.of[TRACE_LEVEL] != 0 && p->path)
         log_warn("nothing is traced: %s", fault);
     mutex_lock(&p->mu);
-    st = start_writer_locked(p, p->view);
+    st = start_home_locked(p, p->view);
     if (!st)
         set_view_locked(p, view_ref(p->view));
     mutex_unlock(&p->mu);
@@ -350,10 +362,12 @@ struct status *tracer_start(struct server *server, const struct tracer_options *
     if (st)
         return st;
     st = begin_tracing(p);
-    if (st)
+    if (st) {
+        p->otlp = NULL; /* the caller's, still */
         tracer_put(&p->tracer);
-    else
+    } else {
         *ret = &p->tracer;
+    }
     return st;
 }
 
@@ -376,17 +390,17 @@ struct tracer *tracer_get(struct server *server)
 static void stop_tracing(struct tracer_priv *p)
 {
     mutex_lock(&p->mu);
-    struct trace_writer *w = p->is_stopped ? NULL : p->writer;
+    struct trace_home *home = p->is_stopped ? NULL : p->home;
     p->is_stopped = true;
     atomic_store(&p->tracer.version, 0);
-    if (w) {
-        replace_setting(w, p->view->global);
+    if (home) {
+        replace_setting(home, p->view->global);
         for (size_t i = 0; i < p->view->n_models; i++)
-            replace_setting(w, p->view->models[i].setting);
+            replace_setting(home, p->view->models[i].setting);
     }
     mutex_unlock(&p->mu);
-    if (w)
-        trace_writer_stop(w);
+    if (home)
+        home->stop(home);
 }
 
 void tracer_put(struct tracer *t)
@@ -401,10 +415,11 @@ void tracer_put(struct tracer *t)
         return;
     stop_tracing(p);
     view_unref(p->view);
-    if (p->writer)
-        trace_home_unref(&p->writer->home);
+    if (p->home)
+        trace_home_unref(p->home);
     mutex_done(&p->mu);
     mem_free(p->path);
+    otlp_settings_free(p->otlp);
     mem_free(p);
 }
 
@@ -435,21 +450,24 @@ static void update_sampler(struct trace_sampler *s)
     mutex_lock(&p->mu);
     s->view = view_ref(p->view);
     s->version = p->n_changes;
-    s->writer = p->writer;
+    s->home = p->home;
     mutex_unlock(&p->mu);
     view_unref(was);
 }
 
-struct traced *trace_sample_slow(struct trace_sampler *s, const char *model_name)
+struct traced *trace_sample_slow(struct trace_sampler *s, const char *model_name,
+                                 const struct trace_parent *parent)
 {
     if (atomic_load(&s->tracer->version) != s->version)
         update_sampler(s);
-    struct trace_setting *setting = view_find(s->view, model_name);
-    if (LIKELY(!trace_setting_hits(setting)) || !trace_setting_begin(setting))
+    struct trace_setting *setting =
+        LIKELY(s->view->n_models == 0) ? s->view->global : view_find(s->view, model_name);
+    if (LIKELY(!trace_setting_hits(setting, parent && parent->has_span)) ||
+        !trace_setting_begin(setting))
         return NULL;
     if (!trace_setting_take(setting)) {
-        trace_writer_end(s->writer, setting);
+        s->home->end(s->home, setting);
         return NULL;
     }
-    return traced_new(&s->writer->home, setting);
+    return traced_new(s->home, setting, parent);
 }

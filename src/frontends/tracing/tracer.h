@@ -21,6 +21,7 @@
 #include "frontends/tracing/trace_setting.h"
 #include "frontends/tracing/traced.h"
 
+struct otlp_settings;
 struct server;
 struct status;
 struct trace_view;
@@ -33,7 +34,8 @@ struct tracer {
 
 /* What the server begins with. */
 struct tracer_options {
-    const char *path; /* copied; "" for none */
+    const char *path;           /* copied; "" for none */
+    struct otlp_settings *otlp; /* mode opentelemetry; taken on success. NULL: mode triton */
     struct trace_values values;
 };
 
@@ -42,7 +44,7 @@ struct tracer_options {
  *
  * Thread: any but a loop's.
  * Errors: STATUS_ALREADY_EXISTS  the server has one: tracer_get() was called
- *         STATUS_UNAVAILABLE     no thread
+ *         STATUS_UNAVAILABLE     no thread, no libcurl
  *         another                the file cannot be written there
  */
 NODISCARD struct status *tracer_start(struct server *server, const struct tracer_options *options,
@@ -60,8 +62,19 @@ void tracer_put(struct tracer *t);
 /* The settings as clients see them. */
 struct tracer_settings {
     struct trace_values values;
-    const char *path; /* lives as long as the tracer */
+    /* These live as long as the tracer. */
+    const char *path;
+    const struct otlp_settings *otlp; /* NULL: mode triton */
 };
+
+/* The fields that clients see: those before, or all. */
+static inline int tracer_settings_fields(const struct tracer_settings *s)
+{
+    return s->otlp ? TRACE_LOG_FREQUENCY : N_TRACE_FIELDS;
+}
+
+/* tracer_reads_heads - whether traceparent and tracestate count: the mode is opentelemetry. */
+bool tracer_reads_heads(const struct tracer *t);
 
 /* tracer_settings - those of a model, or of the server ("" as name). Thread: any. */
 struct tracer_settings tracer_settings(struct tracer *t, const char *model_name);
@@ -83,7 +96,7 @@ NODISCARD struct status *tracer_change(struct tracer *t, const char *model_name,
 struct trace_sampler {
     struct tracer *tracer;
     struct trace_view *view;
-    struct trace_writer *writer;
+    struct trace_home *home;
     uint64_t version; /* of the view; 0: there is none yet */
 };
 
@@ -98,12 +111,18 @@ static inline bool trace_sampler_is_on(const struct trace_sampler *s)
     return atomic_load_explicit(&s->tracer->version, memory_order_relaxed) != 0;
 }
 
-struct traced *trace_sample_slow(struct trace_sampler *s, const char *model_name);
+struct traced *trace_sample_slow(struct trace_sampler *s, const char *model_name,
+                                 const struct trace_parent *parent);
 
-/* trace_sample - a trace for the next request of a model; NULL: it is not traced. */
-static inline struct traced *trace_sample(struct trace_sampler *s, const char *model_name)
+/*
+ * trace_sample - a trace for the next request of a model; NULL: it is not traced.
+ *
+ * @parent  what the head of the request says, if tracer_reads_heads(); NULL: nothing
+ */
+static inline struct traced *trace_sample(struct trace_sampler *s, const char *model_name,
+                                          const struct trace_parent *parent)
 {
-    return LIKELY(!trace_sampler_is_on(s)) ? NULL : trace_sample_slow(s, model_name);
+    return LIKELY(!trace_sampler_is_on(s)) ? NULL : trace_sample_slow(s, model_name, parent);
 }
 
 #endif

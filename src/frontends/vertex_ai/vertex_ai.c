@@ -101,6 +101,7 @@ static const struct route wrong_redirects[] = {
     {METHOD_GET, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
     {METHOD_HEAD, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
     {METHOD_DELETE, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
+    {METHOD_OPTIONS, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
     {METHOD_OTHER, "", refuse_method, OPS_API_OPEN, content_text, false, NULL},
 };
 

@@ -9,10 +9,10 @@
  *     hold.execute   an execution waits while the file exists
  *     hold.ready     an instance delays its answer whether it is ready
  *     fail.ready     … and the answer is that it is not
+ *     tell.ready     an execution says, before it answers, that the readiness has changed
  *     hold.unload    the end of the model waits while the file exists
  *     bounded        the model says, while it loads, that its executions are bounded, which is a
- *                    lie
- *                    (conch/backend.h); its responses have the parameter `thread`, the name of
+ *                    lie (conch/backend.h); its responses have the parameter `thread`, the name of
  *                    the thread that executes
  *
  * A waiting function has made a file of the gate's name with the suffix .reached.
@@ -31,6 +31,8 @@
 #include "conch/backend.h"
 
 extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
+extern __typeof__(conch_model_instance_readiness_changed) conch_model_instance_readiness_changed
+    __attribute__((weak));
 
 static void must(TRITONSERVER_Error *err)
 {
@@ -103,6 +105,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance
     return fail_at(model, "fail.ready");
 }
 
+static void tell_readiness(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Model *model)
+{
+    char path[4096];
+    if (conch_model_instance_readiness_changed &&
+        access(gate_path(model, "tell.ready", path), F_OK) == 0)
+        must(conch_model_instance_readiness_changed(instance));
+}
+
 static void tell_thread(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Response *response)
 {
     TRITONBACKEND_Model *model;
@@ -152,6 +162,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     TRITONBACKEND_Model *model;
     must(TRITONBACKEND_ModelInstanceModel(instance, &model));
     wait_at(model, "hold.execute");
+    tell_readiness(instance, model);
     must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, 1, 1, 1, 1));
     for (uint32_t i = 0; i < request_count; i++)
         echo(instance, requests[i]);

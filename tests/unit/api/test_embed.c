@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "conch/conch.h"
 #include "core/trace/trace.h"
+#include "lib/ok.h"
 #include "lib/repository.h"
 #include "triton/core/tritonserver.h"
 
@@ -24,13 +25,6 @@ static const char config[] = "backend: \"identity\"\n"
                              "max_batch_size: 8\n"
                              "input { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] }\n"
                              "output { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ -1 ] }\n";
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        TRITONSERVER_Error *error_ = (call);                                                       \
-        if (error_)                                                                                \
-            fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
-    } while (0)
 
 /* What the callbacks got for one request. The test waits until both were called. */
 struct seen {
@@ -218,7 +212,7 @@ static void a_server_answers_requests(void **state)
     assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_INVALID_ARG);
     assert_string_equal(TRITONSERVER_ErrorMessage(error),
                         "[request id: r1] input byte size mismatch for input 'INPUT0' for model "
-                        "'echo'. Expected 16, got 0");
+                        "'echo'. Expected 16, got 0; its shape has 4 elements FP32 of 4 bytes");
     TRITONSERVER_ErrorDelete(error);
 
     /* A cancelled request is answered with an error. */
@@ -564,6 +558,11 @@ static void traces_of_other_makers_are_spawned_and_deleted_by_them(void **state)
     assert_int_equal(n_own_freed, 2);
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
 static void start_fails(const char *repository, const char *expected)
 {
     TRITONSERVER_ServerOptions *options;
@@ -576,7 +575,7 @@ static void start_fails(const char *repository, const char *expected)
     TRITONSERVER_Error *error = TRITONSERVER_ServerNew(&server, options);
     assert_non_null(error);
     assert_null(server);
-    assert_string_equal(TRITONSERVER_ErrorMessage(error), expected);
+    assert_true(begins(TRITONSERVER_ErrorMessage(error), expected));
     TRITONSERVER_ErrorDelete(error);
     OK(TRITONSERVER_ServerOptionsSetLogError(options, true));
     OK(TRITONSERVER_ServerOptionsDelete(options));
@@ -594,7 +593,7 @@ static void a_failed_start_gives_its_reason(void **state)
         1);
     start_fails(NULL, "--model-repository must be specified");
     start_fails("/no/such/folder", "failed to stat file /no/such/folder");
-    start_fails(repo.path, "failed to load all models");
+    start_fails(repo.path, "1 of 2 models failed:\n  bad version 1: ");
     repository_remove(&repo);
 }
 
@@ -631,7 +630,7 @@ static TRITONSERVER_Error *wait_for_models(TRITONSERVER_Server *server)
 static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, const char *text)
 {
     assert_non_null(error);
-    assert_string_equal(TRITONSERVER_ErrorMessage(error), text);
+    assert_true(begins(TRITONSERVER_ErrorMessage(error), text));
     assert_int_equal(TRITONSERVER_ErrorCode(error), code);
     TRITONSERVER_ErrorDelete(error);
 }
@@ -683,7 +682,7 @@ static void a_server_starts_in_two_steps(void **state)
     repository_add(&repo, "bad", "backend: \"nowhere\"", 1);
     OK(TRITONSERVER_ServerOptionsSetLogError(options, false));
     OK(conch_server_new(&server, options));
-    refused(wait_for_models(server), TRITONSERVER_ERROR_INTERNAL, "failed to load all models");
+    refused(wait_for_models(server), TRITONSERVER_ERROR_INTERNAL, "1 of 2 models failed:\n  bad");
     OK(TRITONSERVER_ServerIsLive(server, &yes));
     assert_false(yes);
     OK(TRITONSERVER_ServerDelete(server));

@@ -147,6 +147,7 @@ static void options_that_size_or_place_are_accepted(void **state)
     ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true));
     ok(conch_server_options_set_follow_symlinks(o, true));
     ok(conch_server_options_set_warmup_timeout(o, 5));
+    ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT));
     ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_OFF));
     ok(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 1, 0));
     ok(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(o, 1));
@@ -182,12 +183,8 @@ static void options_that_ask_for_missing_features_are_refused(void **state)
     const TRITONSERVER_Error_Code no = TRITONSERVER_ERROR_UNSUPPORTED,
                                   wrong = TRITONSERVER_ERROR_INVALID_ARG;
     ok(TRITONSERVER_ServerOptionsNew(&o));
-    refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), no,
-            "the rate limiter is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 1), no,
-            "the response cache is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetCacheConfig(o, "local", "{}"), no,
-            "the response cache is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, (TRITONSERVER_RateLimitMode)7), wrong,
+            "unknown rate limit mode '7'");
     refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "summary_latencies", "true"), no,
             "metrics setting 'summary_latencies' is 'true': quantiles are not supported yet");
     refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "m", "counter_latencies", "true"), no,

@@ -57,7 +57,7 @@ static void pause_ms(long ms)
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int n_answered, n_released; /* under mu */
+static int n_answered, n_released, n_failed; /* under mu */
 
 static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const char *name,
                                     size_t byte_size, TRITONSERVER_MemoryType type, int64_t type_id,
@@ -91,8 +91,11 @@ static void count(int *counter)
 
 static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags, void *userp)
 {
-    (void)flags, (void)userp;
-    ok(TRITONSERVER_InferenceResponseError(response));
+    (void)flags;
+    if (userp && TRITONSERVER_InferenceResponseError(response))
+        count(&n_failed);
+    else
+        ok(TRITONSERVER_InferenceResponseError(response));
     ok(TRITONSERVER_InferenceResponseDelete(response));
     count(&n_answered);
 }
@@ -104,13 +107,14 @@ static void on_release(TRITONSERVER_InferenceRequest *r, const uint32_t flags, v
     count(&n_released);
 }
 
-static TRITONSERVER_Error *send_to(const char *model, uint64_t id, uint32_t flags)
+/* @may_fail  NULL: its answer must not be an error */
+static TRITONSERVER_Error *send_with(const char *model, uint64_t id, uint32_t flags, void *may_fail)
 {
     static const int64_t one = 1;
     static const int32_t value = 7;
     TRITONSERVER_InferenceRequest *r;
     ok(TRITONSERVER_InferenceRequestNew(&r, server, model, -1));
-    ok(TRITONSERVER_InferenceRequestSetResponseCallback(r, allocator, NULL, on_response, NULL));
+    ok(TRITONSERVER_InferenceRequestSetResponseCallback(r, allocator, NULL, on_response, may_fail));
     ok(TRITONSERVER_InferenceRequestSetReleaseCallback(r, on_release, NULL));
     ok(TRITONSERVER_InferenceRequestSetCorrelationId(r, id));
     ok(TRITONSERVER_InferenceRequestSetFlags(r, flags));
@@ -121,6 +125,11 @@ static TRITONSERVER_Error *send_to(const char *model, uint64_t id, uint32_t flag
     if (error)
         ok(TRITONSERVER_InferenceRequestDelete(r));
     return error;
+}
+
+static TRITONSERVER_Error *send_to(const char *model, uint64_t id, uint32_t flags)
+{
+    return send_with(model, id, flags, NULL);
 }
 
 static TRITONSERVER_Error *send(uint64_t id, uint32_t flags)
@@ -142,7 +151,7 @@ static void await(const int *counter, int n)
 static void start_server(unsigned int exit_timeout_s, struct clock *clock)
 {
     TRITONSERVER_ServerOptions *options;
-    n_answered = n_released = 0;
+    n_answered = n_released = n_failed = 0;
     ok(TRITONSERVER_ServerOptionsNew(&options));
     ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
     ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
@@ -354,6 +363,62 @@ static void a_sequence_inside_an_ensemble_may_end_during_a_stop(void **state)
     end_server();
 }
 
+/* ---- Models that call other models ------------------------------------------------------------
+ */
+
+#define DELEGATE(to, more)                                                                         \
+    "backend: 'delegate' "                                                                         \
+    "input { name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] } "                                     \
+    "output { name: 'OUT' data_type: TYPE_INT32 dims: [ -1 ] } "                                   \
+    "instance_group { count: 1 kind: KIND_CPU } "                                                  \
+    "parameters { key: 'to' value { string_value: '" to "' } } " more
+
+/* The stop has reached the model that is to be called; then the backend calls it. Returns how many
+ * requests have been answered with an error. */
+static int call_during_a_stop(const char *config)
+{
+    struct stopper stop;
+    char path[128];
+    TRITONSERVER_Error *error;
+    add_ensemble(TENSORS);
+    repository_add(&repo, "d", config, 1);
+    repository_add_file(&repo, "d/hold.call", "", 0);
+    start_server(3600, NULL);
+    ok(send_with("d", 0, 0, &server));
+    snprintf(path, sizeof(path), "%s/d/hold.call.reached", repo.path);
+    while (access(path, F_OK) != 0)
+        pause_ms(1);
+    start_stop(&stop);
+    await_stopping();
+    int n_sent = 1;
+    for (; !(error = send_to("m", 0, 0)); n_sent++)
+        pause_ms(1);
+    refused(error, "[request id: <id_unknown>] " STOPPING);
+    assert_false(atomic_load(&stop.is_over));
+    snprintf(path, sizeof(path), "%s/d/hold.call", repo.path);
+    assert_int_equal(unlink(path), 0);
+    pthread_join(stop.thread, NULL);
+    ok(stop.error);
+    assert_int_equal(n_answered, n_sent);
+    end_server();
+    return n_failed;
+}
+
+static void a_call_with_a_parent_is_executed_during_a_stop(void **state)
+{
+    (void)state;
+    assert_int_equal(call_during_a_stop(DELEGATE("m", "")), 0);
+    assert_int_equal(call_during_a_stop(DELEGATE("inner", "")), 0);
+}
+
+static void a_call_without_a_parent_is_refused_during_a_stop(void **state)
+{
+    (void)state;
+    assert_int_equal(call_during_a_stop(DELEGATE("m", "parameters { key: 'alone' value { "
+                                                      "string_value: 'yes' } }")),
+                     1);
+}
+
 /* ---- Two threads that stop ------------------------------------------------------------------- */
 
 static void the_second_stop_waits_for_the_first(void **state)
@@ -412,6 +477,8 @@ int main(void)
         cmocka_unit_test(a_stop_cuts_off_a_sequence_at_its_timeout),
         cmocka_unit_test(an_accepted_ensemble_gets_all_steps_during_a_stop),
         cmocka_unit_test(a_sequence_inside_an_ensemble_may_end_during_a_stop),
+        cmocka_unit_test(a_call_with_a_parent_is_executed_during_a_stop),
+        cmocka_unit_test(a_call_without_a_parent_is_refused_during_a_stop),
         cmocka_unit_test(the_second_stop_waits_for_the_first),
         cmocka_unit_test(the_second_stop_fails_with_the_first),
     };

@@ -134,6 +134,48 @@ static void packed_messages_are_unpacked(void **state)
     }
 }
 
+/* A reply with one large tensor: its bytes are not copied, so that they need no second block. */
+static void a_short_head_is_stored_in_front_of_a_large_piece(void **state)
+{
+    (void)state;
+    enum { BULK = 100000 };
+    static const size_t head_bytes[] = {1, 200, 4096};
+    char *bytes = malloc(4096 + BULK), *packed, *unpacked;
+    size_t n_packed, n_unpacked;
+    assert_non_null(bytes);
+    for (size_t k = 0; k < 4096 + BULK; k++)
+        bytes[k] = (char)(k * k / 1000);
+    for (int format = COMPRESS_ZLIB; format <= COMPRESS_GZIP; format++) {
+        for (size_t i = 0; i < ARRAY_SIZE(head_bytes); i++) {
+            size_t head = head_bytes[i], total = head + BULK;
+            struct iovec pieces[] = {{bytes, head / 2},
+                                     {NULL, 0},
+                                     {bytes + head / 2, head - head / 2},
+                                     {bytes + head, BULK}};
+            /* Room for the packed bytes and hardly more: joined ones would not fit. */
+            struct pool *narrow = pool_new("narrow", 0, BULK + BULK / 2);
+            assert_null(compress_pack(c, (enum compress_format)format, pieces, ARRAY_SIZE(pieces),
+                                      narrow, NULL, &packed, &n_packed));
+            assert_in_range(n_packed, head, total - BULK / 4);
+            assert_null(unpack((enum compress_format)format, packed, n_packed, total, &unpacked,
+                               &n_unpacked));
+            assert_int_equal(n_unpacked, total);
+            assert_memory_equal(unpacked, bytes, total);
+            pool_release(unpacked);
+            /* its sum covers the head, too */
+            packed[format == COMPRESS_GZIP ? 15 : 7] ^= 1;
+            struct status *st = unpack((enum compress_format)format, packed, n_packed, total,
+                                       &unpacked, &n_unpacked);
+            assert_non_null(st);
+            assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+            status_free(st);
+            pool_release(packed);
+            pool_free(narrow);
+        }
+    }
+    free(bytes);
+}
+
 /* 64 MiB of zeros pack to 64 KiB. */
 static void a_bomb_takes_at_most_the_maximum(void **state)
 {
@@ -234,6 +276,7 @@ int main(void)
         cmocka_unit_test(streams_of_python_are_unpacked),
         cmocka_unit_test(damaged_cut_and_too_long_streams_are_refused),
         cmocka_unit_test(packed_messages_are_unpacked),
+        cmocka_unit_test(a_short_head_is_stored_in_front_of_a_large_piece),
         cmocka_unit_test(a_bomb_takes_at_most_the_maximum),
         cmocka_unit_test(the_format_is_detected_and_members_are_joined),
         cmocka_unit_test(bytes_in_front_stay_free),

@@ -21,6 +21,11 @@
 
 enum { MAX_VALUES = 400, MAX_TEXT = 96 * MAX_VALUES };
 
+#ifdef __SANITIZE_THREAD__
+enum { FEWER = 20 }; /* no thread is in it, and it takes a minute */
+#else
+enum { FEWER = 1 };
+#endif
 static size_t rounds = 1;
 static enum json_way best; /* the best that the processor has */
 
@@ -121,7 +126,7 @@ static void every_exponent_is_written(void **unused)
     (void)unused;
     float values[MAX_VALUES];
     for (uint32_t exponent = 0; exponent < 512; exponent++) {
-        for (size_t r = 0; r < 15 * rounds; r++) {
+        for (size_t r = 0; r < (15 * rounds + FEWER - 1) / FEWER; r++) {
             for (size_t i = 0; i < MAX_VALUES; i++)
                 values[i] = float_of(exponent << 23 | (uint32_t)(random_bits() >> 41));
             for (uint32_t i = 0; i < 8; i++) {
@@ -138,7 +143,7 @@ static void mixed_blocks_are_written(void **unused)
 {
     (void)unused;
     float values[MAX_VALUES];
-    for (size_t r = 0; r < 10000 * rounds; r++) {
+    for (size_t r = 0; r < 10000 * rounds / FEWER; r++) {
         size_t n = random_below(100);
         unsigned rare = random_below(12);
         for (size_t i = 0; i < n; i++) {
@@ -161,7 +166,7 @@ static void numbers_of_few_digits_are_written(void **unused)
                                   100.25F, 0x1p-9F, 0x1p-7F, 0x1p-14F, 0x1p-16F,  0x1p-20F};
     float values[MAX_VALUES];
     for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
-        for (int from = -70000; from < 70000; from += MAX_VALUES) {
+        for (int from = -70000; from < 70000; from += MAX_VALUES * FEWER) {
             for (int i = 0; i < MAX_VALUES; i++)
                 values[i] = (float)(from + i) * units[u];
             check_write(values, MAX_VALUES);
@@ -343,7 +348,7 @@ static void random_numbers_are_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
-    for (size_t r = 0; r < 4000 * rounds; r++) {
+    for (size_t r = 0; r < 4000 * rounds / FEWER; r++) {
         size_t n = 1 + random_below(MAX_VALUES);
         size_t length = make_array(text, n, 1 + random_below(26));
         /* Chooses where in a window of 64 bytes the number begins, and whether all of it fits. */
@@ -357,7 +362,7 @@ static void every_layout_is_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
-    for (int before = 1; before <= 20; before++) {
+    for (int before = 1; before <= 20; before += FEWER > 1 ? 6 : 1) {
         for (int behind = 0; behind <= 20; behind++) {
             for (int style = 0; style < 4; style++) {
                 size_t length = (size_t)sprintf(text, "%34s[", "");
@@ -382,7 +387,7 @@ static void decimals_between_two_floats_are_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
-    for (size_t r = 0; r < 300 * rounds; r++) {
+    for (size_t r = 0; r < 300 * rounds / FEWER; r++) {
         size_t length = (size_t)sprintf(text, "%34s[", "");
         for (size_t i = 0; i < 200; i++) {
             uint32_t bits = 0x38000000 + (uint32_t)(random_bits() % 0x10000000);
@@ -404,7 +409,7 @@ static void errors_are_those_of_reading_one_by_one(void **unused)
     (void)unused;
     static const char others[] = "0123456789--..,,eE+ []{}\n\tNnI\"/:\x80\xff";
     static char text[MAX_TEXT];
-    for (size_t r = 0; r < 800 * rounds; r++) {
+    for (size_t r = 0; r < 800 * rounds / FEWER; r++) {
         size_t length = make_array(text, 80 + random_below(100), 1 + random_below(26));
         for (size_t change = 0; change < 20; change++) {
             size_t at = 36 + random_below((unsigned)length - 36);
@@ -424,7 +429,7 @@ static void values_are_those_of_strtod(void **unused)
     static char text[MAX_TEXT];
     float floats[MAX_VALUES];
     double doubles[MAX_VALUES];
-    for (size_t r = 0; r < 1500 * rounds; r++) {
+    for (size_t r = 0; r < 1500 * rounds / FEWER; r++) {
         struct json j;
         size_t n;
         size_t length = make_array(text, MAX_VALUES, 1 + random_below(26));

@@ -20,6 +20,11 @@
 #include "base/buf.h"
 #include "base/json_priv.h"
 
+#ifdef __SANITIZE_THREAD__
+enum { FEWER = 20 }; /* no thread is in it, and it takes a minute */
+#else
+enum { FEWER = 1 };
+#endif
 static size_t rounds = 1;
 
 static uint64_t state = 0x9e3779b97f4a7c15;
@@ -98,7 +103,7 @@ static void check_write(double value)
 static void random_doubles_are_written(void **unused)
 {
     (void)unused;
-    for (size_t i = 0; i < 300000 * rounds; i++) {
+    for (size_t i = 0; i < 300000 * rounds / FEWER; i++) {
         double value = double_of(random_bits());
         if (isfinite(value))
             check_write(value);
@@ -108,7 +113,7 @@ static void random_doubles_are_written(void **unused)
 static void random_floats_are_written(void **unused)
 {
     (void)unused;
-    for (size_t i = 0; i < 300000 * rounds; i++) {
+    for (size_t i = 0; i < 300000 * rounds / FEWER; i++) {
         uint32_t bits = (uint32_t)random_bits();
         float value;
         memcpy(&value, &bits, 4);
@@ -235,10 +240,10 @@ static void floats_are_written_with_the_fewest_digits(void **unused)
             check_shortest(float_of(exponent << 23 | (0x7fffff - i)));
             check_shortest(float_of(exponent << 23 | 1U << i));
         }
-        for (size_t i = 0; i < 300 * rounds; i++)
+        for (size_t i = 0; i < 300 * rounds / FEWER; i++)
             check_shortest(float_of(exponent << 23 | (uint32_t)(random_bits() >> 41)));
     }
-    for (size_t i = 0; i < 30000 * rounds; i++) {
+    for (size_t i = 0; i < 30000 * rounds / FEWER; i++) {
         char text[64];
         snprintf(text, sizeof(text), "%de%d", (int)(random_bits() % 100000),
                  (int)(random_bits() % 50) - 30);
@@ -276,7 +281,7 @@ static void numbers_of_few_digits_are_written(void **unused)
 {
     (void)unused;
     char text[64];
-    for (size_t i = 0; i < 300000 * rounds; i++) {
+    for (size_t i = 0; i < 300000 * rounds / FEWER; i++) {
         int n = (int)(random_bits() % 16);
         snprintf(text, sizeof(text), "%.*e", n, (double)(int64_t)random_bits() * 0x1p-63);
         snprintf(strchr(text, 'e'), 8, "e%d", (int)(random_bits() % 50) - 25);
@@ -351,7 +356,7 @@ static void integers_are_written(void **unused)
 {
     (void)unused;
     char want[32];
-    for (size_t i = 0; i < 200000 * rounds; i++) {
+    for (size_t i = 0; i < 200000 * rounds / FEWER; i++) {
         uint64_t value = random_bits() >> (random_bits() % 64);
         AUTO(buf) b = BUF_INIT(100);
         json_write_uint64(&b, value);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <regex.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -281,6 +282,74 @@ static void format_and_levels_change_at_run_time(void **state)
                           "W [0-9]+ test_log\\.c:[0-9]+\\] \"on\"\n$";
     assert_matches(c.writes[1][0], pattern);
     assert_matches(c.writes[0][0], " I [0-9]+ test_log\\.c:[0-9]+\\] \"deep\"\n$");
+    captured_done(&c);
+}
+
+#define JSON_PATTERN                                                                                 \
+    "^\\{\"time\":\"20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{6}Z\"," \
+    "\"level\":\"%s\",\"pid\":[0-9]+,%s\"message\":\"%s\"\\}\n$"
+
+static void assert_is_json(const char *line, const char *level, const char *where,
+                           const char *message)
+{
+    char pattern[1024];
+    snprintf(pattern, sizeof(pattern), JSON_PATTERN, level, where, message);
+    assert_matches(line, pattern);
+}
+
+static void lines_are_json_objects_on_one_stream(void **state)
+{
+    (void)state;
+    struct captured c;
+    struct log_settings s = {.info = true,
+                             .warning = true,
+                             .error = true,
+                             .verbose_level = 1,
+                             .format = LOG_FORMAT_JSON};
+    capture();
+    log_set_settings(&s);
+    log_info("a \"b\" \\ \n");
+    log_warn("caf\xc3\xa9 \xff\xc3 \xe2\x80\xa8"); /* é, two bytes that are no UTF-8, U+2028 */
+    log_text(LOG_ERROR, "no\"file\n.c", 7, "x");
+    log_verbose(1, "deep");
+    log_table(LOG_INFO, "t.c", 8, "a\nb\n");
+    log_print(LOG_WARN, "Signal");
+    end_capture(&c);
+    setup(NULL);
+    assert_int_equal(c.n[1], 0);
+    assert_int_equal(c.n[0], 6);
+    const char *here = "\"file\":\"test_log\\.c\",\"line\":[0-9]+,";
+    assert_is_json(c.writes[0][0], "info", here, "a \\\\\"b\\\\\" \\\\\\\\ \\\\n");
+    assert_is_json(c.writes[0][1], "warning", here, "caf\xc3\xa9 \\\\u00FF\\\\u00C3 \\\\u2028");
+    assert_is_json(c.writes[0][2], "error", "\"file\":\"no_file_\\.c\",\"line\":7,", "x");
+    assert_is_json(c.writes[0][3], "verbose", here, "deep");
+    assert_is_json(c.writes[0][4], "info", "\"file\":\"t\\.c\",\"line\":8,", "a\\\\nb\\\\n");
+    assert_is_json(c.writes[0][5], "warning", "", "Signal");
+    captured_done(&c);
+}
+
+static void a_long_json_line_is_whole(void **state)
+{
+    (void)state;
+    struct captured c;
+    struct log_settings s = {.error = true, .format = LOG_FORMAT_JSON};
+    char file[300], text[1500];
+    memset(file, 'f', sizeof(file) - 1);
+    memset(text, '\x01', sizeof(text) - 1);
+    file[sizeof(file) - 1] = text[sizeof(text) - 1] = '\0';
+    capture();
+    log_set_settings(&s);
+    log_text(LOG_ERROR, file, INT_MAX, text);
+    text[1000] = '\0'; /* short enough for the stack */
+    log_print(LOG_ERROR, text);
+    end_capture(&c);
+    setup(NULL);
+    assert_int_equal(c.n[0], 2);
+    for (int i = 0; i < 2; i++) {
+        const char *line = c.writes[0][i];
+        size_t n = strlen(line);
+        assert_memory_equal(line + n - 9, "\\u0001\"}\n", 9);
+    }
     captured_done(&c);
 }
 
@@ -646,12 +715,21 @@ static int replace_console_by_pipe(void)
     return fds[0];
 }
 
+/* As strstr(), for which the address sanitizer would read the whole text at each call. */
+static const char *find(const char *text, const char *part)
+{
+    size_t size = strlen(part);
+    while (*text && strncmp(text, part, size) != 0)
+        text++;
+    return *text ? text : NULL;
+}
+
 /* Asserts that the numbers of the lines "number N" are 0, 1, … without a gap, and returns how
  * many there are. */
 static unsigned long count_numbers(const char *bytes)
 {
     unsigned long n = 0;
-    for (const char *at = bytes; (at = strstr(at, "number ")); n++) {
+    for (const char *at = bytes; (at = find(at, "number ")); n++) {
         at += strlen("number ");
         assert_int_equal(strtoul(at, NULL, 10), n);
     }
@@ -662,7 +740,7 @@ static unsigned long count_numbers(const char *bytes)
 static unsigned long count_lost(const char *bytes)
 {
     unsigned long n = 0;
-    for (const char *at = bytes; (at = strstr(at, " log line")); at++) { /* "1 log line was lost" */
+    for (const char *at = bytes; (at = find(at, " log line")); at++) { /* "1 log line was lost" */
         const char *number = at;
         while (number[-1] >= '0' && number[-1] <= '9')
             number--;
@@ -854,6 +932,8 @@ int main(int argc, char **argv)
         TEST(changes_of_two_threads_are_both_kept),
         TEST(settings_are_read_while_a_line_is_logged),
         TEST(format_and_levels_change_at_run_time),
+        TEST(lines_are_json_objects_on_one_stream),
+        TEST(a_long_json_line_is_whole),
         TEST(arguments_of_levels_that_are_off_are_not_evaluated),
         TEST(every_byte_is_escaped_without_loss),
         TEST(control_characters_are_escaped),

@@ -427,6 +427,24 @@ static void messages_of_many_threads_arrive_once_and_in_order(void **state)
     assert_true(stats.wakeups <= stats.iterations);
 }
 
+/* Otherwise ready descriptors would wait for the last of many messages. */
+static void many_messages_take_several_iterations(void **state)
+{
+    (void)state;
+    enum { N_LETTERS = 2 * LOOP_BATCH + 1 };
+    next_of[0] = 0;
+    for (int i = 0; i < N_LETTERS; i++) {
+        struct letter *l = mem_alloc(sizeof(*l));
+        *l = (struct letter){.message.deliver = check_letter, .number = i};
+        loop_post(&loop, &l->message);
+    }
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), LOOP_BATCH);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), LOOP_BATCH); /* does not wait */
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
+    assert_int_equal(next_of[0], N_LETTERS);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
+}
+
 /* A ball between two loops: for each throw a loop must go to sleep and be woken. */
 struct player {
     struct loop loop;
@@ -662,6 +680,7 @@ static void wait_for_long(uint64_t ns)
 {
     clock_fake_advance(&load_clock, ns);
     loop.phase = clock_now_ns(&load_clock.clock) * 2 + 1;
+    loop.began_ns = UINT64_MAX;
 }
 
 static void the_longest_iteration_is_kept_for_a_minute_or_two(void **state)
@@ -718,6 +737,7 @@ int main(void)
         WITH_LOOP(deferred_work_runs_once_after_all_events),
         WITH_LOOP(work_that_defers_itself_runs_in_the_next_iteration),
         WITH_LOOP(messages_of_many_threads_arrive_once_and_in_order),
+        WITH_LOOP(many_messages_take_several_iterations),
         cmocka_unit_test(no_wakeup_is_lost_between_two_loops),
         WITH_LOOP(a_loop_stopped_before_its_run_iterates_once),
         cmocka_unit_test(the_end_of_a_loop_delivers_its_messages),

@@ -18,6 +18,8 @@
 #include "base/status.h"
 #include "base/thread.h"
 
+enum { ALL = 1000 }; /* more than there are */
+
 struct letter {
     struct message message;
     int sender;
@@ -43,11 +45,11 @@ static void messages_are_delivered_in_order(void **state)
         letters[i] = (struct letter){.message.deliver = note, .number = i};
         mailbox_post(&mb, &letters[i].message);
     }
-    assert_int_equal(mailbox_deliver(&mb), 5);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 5);
     assert_int_equal(n_delivered, 5);
     for (int i = 0; i < 5; i++)
         assert_int_equal(delivered[i], i);
-    assert_int_equal(mailbox_deliver(&mb), 0);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0);
     assert_int_equal(mailbox_clear(&mb), 0); /* the reader never slept */
     mailbox_done(&mb);
 }
@@ -64,19 +66,46 @@ static void a_sleeping_reader_is_woken_once(void **state)
     mailbox_post(&mb, &a.message);
     mailbox_post(&mb, &b.message);
     assert_int_equal(mailbox_clear(&mb), 1);
-    assert_int_equal(mailbox_deliver(&mb), 2);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 2);
 
     /* The reader is awake again: no wake-up. While a message waits it may not sleep. */
     mailbox_post(&mb, &c.message);
     assert_int_equal(mailbox_clear(&mb), 0);
     assert_false(mailbox_sleep(&mb));
-    assert_int_equal(mailbox_deliver(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
 
     assert_true(mailbox_sleep(&mb));
-    assert_int_equal(mailbox_deliver(&mb), 0); /* something else woke the reader */
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0); /* something else woke the reader */
     mailbox_post(&mb, &c.message);
     assert_int_equal(mailbox_clear(&mb), 0);
-    assert_int_equal(mailbox_deliver(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    mailbox_done(&mb);
+}
+
+/* Messages that come meanwhile are behind them, and the owner may not sleep before them. */
+static void what_is_left_comes_first_in_the_next_delivery(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    struct letter letters[5];
+    assert_null(mailbox_init(&mb));
+    n_delivered = 0;
+    for (int i = 0; i < 4; i++) {
+        letters[i] = (struct letter){.message.deliver = note, .number = i};
+        mailbox_post(&mb, &letters[i].message);
+    }
+    assert_int_equal(mailbox_deliver(&mb, 3), 3);
+    assert_int_equal(n_delivered, 3);
+    assert_false(mailbox_sleep(&mb));
+    letters[4] = (struct letter){.message.deliver = note, .number = 4};
+    mailbox_post(&mb, &letters[4].message);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(delivered[i], i);
+    assert_true(mailbox_sleep(&mb));
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0);
+    assert_int_equal(mailbox_clear(&mb), 0);
     mailbox_done(&mb);
 }
 
@@ -96,13 +125,13 @@ static void a_delivered_message_may_be_posted_again(void **state)
     struct letter l = {.message.deliver = post_again, .number = 2};
     assert_null(mailbox_init(&mb));
     repost_to = &mb;
-    assert_int_equal(mailbox_deliver(&mb), 0);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0);
     mailbox_post(&mb, &l.message);
     /* Each delivery takes the messages that were there when it began. */
-    assert_int_equal(mailbox_deliver(&mb), 1);
-    assert_int_equal(mailbox_deliver(&mb), 1);
-    assert_int_equal(mailbox_deliver(&mb), 1);
-    assert_int_equal(mailbox_deliver(&mb), 0);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 1);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0);
     mailbox_done(&mb);
 }
 
@@ -123,7 +152,7 @@ static void a_reader_is_woken_without_a_message(void **state)
     thread_join(&t);
     struct pollfd p = {.fd = mb.wake_fd, .events = POLLIN};
     assert_int_equal(poll(&p, 1, -1), 1);
-    assert_int_equal(mailbox_deliver(&mb), 0);
+    assert_int_equal(mailbox_deliver(&mb, ALL), 0);
     mailbox_done(&mb);
 }
 
@@ -162,7 +191,7 @@ static void the_end_waits_for_the_last_sender(void **state)
         assert_true(mailbox_sleep(mb));
         assert_null(thread_start(&t, "last", post_one, &p));
         while (!p.last.came) {
-            mailbox_deliver(mb);
+            mailbox_deliver(mb, ALL);
             if (!p.last.came && i % 2)
                 (void)mailbox_sleep(mb);
             sched_yield(); /* with few processors the sender needs this one */
@@ -222,7 +251,7 @@ static void no_message_is_lost_between_threads(void **state)
             n_wakeups += mailbox_clear(&mb);
             n_sleeps++;
         }
-        mailbox_deliver(&mb);
+        mailbox_deliver(&mb, ALL);
     }
     for (int i = 0; i < N_SENDERS; i++) {
         thread_join(&senders[i].thread);
@@ -237,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_are_delivered_in_order),
         cmocka_unit_test(a_sleeping_reader_is_woken_once),
+        cmocka_unit_test(what_is_left_comes_first_in_the_next_delivery),
         cmocka_unit_test(a_delivered_message_may_be_posted_again),
         cmocka_unit_test(a_reader_is_woken_without_a_message),
         cmocka_unit_test(the_end_waits_for_the_last_sender),

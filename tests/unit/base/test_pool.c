@@ -477,6 +477,33 @@ static unsigned int count_kept_near(struct pool *p)
     return (unsigned int)(stats.used_bytes / BYTES);
 }
 
+static void a_block_gets_another_owner(void **state)
+{
+    (void)state;
+    struct mem_owner *x = mem_owner_new("x"), *y = mem_owner_new("y");
+    struct pool *p = pool_new("test", 0, 0), *other = pool_new("other", 0, 0);
+    struct pool_stats stats;
+    void *block = pool_alloc(p, 1 << 20, x);
+    pool_disown(block);
+    assert_int_equal(mem_owner_blocks(x), 0);
+    assert_false(pool_reuse(block, other, 1 << 20, y)); /* of another pool */
+    assert_false(pool_reuse(block, p, (1 << 20) + 1, y));
+    assert_false(pool_reuse(block, p, (1 << 19) - 1, y));
+    assert_int_equal(mem_owner_blocks(y), 0);
+    assert_true(pool_reuse(block, p, 1 << 19, y));
+    assert_int_equal(mem_owner_bytes(y, MEM_TENSORS), 1 << 20);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 1 << 20);
+    pool_release(block);
+    assert_int_equal(mem_owner_blocks(y), 0);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    pool_free(p);
+    pool_free(other);
+    mem_owner_free(x);
+    mem_owner_free(y);
+}
+
 static void a_joined_thread_keeps_as_many_blocks_as_it_may(void **state)
 {
     (void)state;
@@ -507,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_pool_gives_at_most_its_limit),
         cmocka_unit_test(lack_of_memory_returns_null_and_charges_nothing),
         cmocka_unit_test(a_pool_charges_the_owners_of_its_blocks),
+        cmocka_unit_test(a_block_gets_another_owner),
         cmocka_unit_test(blocks_outlive_the_pool),
         cmocka_unit_test(many_threads_share_a_pool),
         cmocka_unit_test(a_joined_thread_has_blocks_of_its_own),

@@ -23,9 +23,13 @@ static void a_status_holds_code_and_message(void **state)
     st = status_prefix(st, "model '%s': ", "m");
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_string_equal(status_message(st), "model 'm': input 'x': 7");
+    st = status_suffix(st, " (step %u)", 1U);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st), "model 'm': input 'x': 7 (step 1)");
     status_free(st);
     status_free(NULL);
     assert_null(status_prefix(NULL, "nothing"));
+    assert_null(status_suffix(NULL, "nothing"));
     assert_null(status_ref(NULL));
 }
 
@@ -71,6 +75,7 @@ static void lack_of_memory_needs_no_memory(void **state)
     assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
     assert_string_equal(status_message(st), "out of memory");
     assert_ptr_equal(status_prefix(st, "x"), st);
+    assert_ptr_equal(status_suffix(st, "x"), st);
     assert_ptr_equal(status_ref(st), st);
     for (int i = 0; i < 3; i++)
         status_free(st); /* may be freed any number of times */
@@ -85,6 +90,8 @@ static void a_prefix_that_finds_no_memory_keeps_the_cause(void **state)
         allocations_left = n;
         mem_set_test_hook(few);
         st = status_prefix(st, "where: ");
+        allocations_left = n;
+        st = status_suffix(st, " (where)");
         mem_set_test_hook(NULL);
         assert_int_equal(status_code(st), STATUS_NOT_FOUND);
         assert_string_equal(status_message(st), "cause");

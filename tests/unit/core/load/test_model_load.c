@@ -81,8 +81,11 @@ static void put_file(const char *path, const char *text)
 /* Prepares the model as the repository does, and loads it. */
 static struct status *load(const char *name, struct model **ret_model)
 {
+    struct scan_place place = {.storage = storage, .folder = name};
+    struct model_config *config;
     struct scanned_model scanned;
-    assert_null(scan_model(name, storage, name, NULL, server->options, true, &scanned));
+    assert_null(scan_config(storage, name, NULL, server->options, &config));
+    assert_null(scan_model(name, &place, config, server->options, true, &scanned));
     source_unref(TAKE(source));
     source = source_of_folder(storage, name);
     assert_null(source_fetch(source));
@@ -158,6 +161,31 @@ static void a_ready_model_has_its_parts(void **state)
     assert_false(m->known_to_backend || m->initialized_in_backend);
     assert_true(atomic_load(&m->stopping));
     assert_int_equal(n_backends(), 0); /* no other model has the backend */
+    model_unref(m);
+}
+
+/* Only another answer is announced. */
+static void another_answer_of_the_backend_is_announced(void **state)
+{
+    (void)state;
+    char path[256];
+    struct model *m;
+    repository_add(&repo, "ready", CONFIG, 1);
+    uint32_t before = changes_generation(&server->changes);
+    assert_null(load("ready", &m));
+    assert_int_equal(changes_generation(&server->changes), before + 1); /* the first one */
+    assert_true(readiness_ask(m));
+    assert_int_equal(changes_generation(&server->changes), before + 1);
+    put_file("ready/fail.ready", "");
+    assert_false(readiness_ask(m));
+    assert_int_equal(changes_generation(&server->changes), before + 2);
+    assert_false(readiness_ask(m));
+    assert_int_equal(changes_generation(&server->changes), before + 2);
+    snprintf(path, sizeof(path), "%s/ready/fail.ready", repo.path);
+    assert_int_equal(unlink(path), 0);
+    assert_true(readiness_ask(m));
+    assert_int_equal(changes_generation(&server->changes), before + 3);
+    unload(m);
     model_unref(m);
 }
 
@@ -313,6 +341,7 @@ int main(void)
 #define EACH(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
         EACH(a_ready_model_has_its_parts),
+        EACH(another_answer_of_the_backend_is_announced),
         EACH(models_share_their_backend),
         EACH(a_failed_step_leaves_nothing),
         EACH(a_backend_that_failed_to_initialize_is_finalized),

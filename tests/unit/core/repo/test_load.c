@@ -232,8 +232,14 @@ static void a_start_reports_its_progress(void **state)
     assert_non_null(strstr(text, "wrong:-1:UNAVAILABLE:"));
     assert_non_null(strstr(text, "wrong/config.pbtxt"));
 
-    await_index(s, "bad:1:UNAVAILABLE:Internal: no disk\nlate:4:LOADING:\nquick:1:READY:\n"
-                   "wrong:-1::\n");
+    char *rows_of_index =
+        mem_printf("bad:1:UNAVAILABLE:Internal: no disk\nlate:4:LOADING:\n"
+                   "quick:1:READY:\nwrong:-1::Internal: failed to read text proto "
+                   "from %s/wrong/config.pbtxt:1:1: Message type "
+                   "\"inference.ModelConfig\" has no field named \"nonsense\"\n",
+                   f.repo.path);
+    await_index(s, rows_of_index);
+    mem_free(rows_of_index);
     is_live_and_ready(s, true, false);
     finds(s, "quick", "");
     finds(s, "late", "Request for unknown model: 'late' version 4 is not at ready state");
@@ -267,7 +273,10 @@ static void a_failed_model_ends_the_start(void **state)
     shut(&f, "bad/fail.load", "no disk\n");
     assert_null(server_create(f.options, &s));
     assert_null(server_load_start(s, on_loaded, &f.outcome));
-    await(&f.outcome, STATUS_INTERNAL, "failed to load all models");
+    await(&f.outcome, STATUS_INTERNAL,
+          "1 of 2 models failed:\n"
+          "  bad version 1: Internal: no disk\n"
+          "With --exit-on-error=false the server starts without them.");
     is_live_and_ready(s, false, false);
     says(server_index(s, false, NULL, NULL), STATUS_UNAVAILABLE, "Server not ready");
     await_progress(s, "failed 2 1 1\nbad:1:UNAVAILABLE:Internal: no disk\n");

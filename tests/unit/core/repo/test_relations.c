@@ -76,8 +76,9 @@ static void a_composition_has_each_member_once(void **state)
     struct source *source = make_source();
     struct composition *c = compose(STEP("x") STEP("y") STEP("x"), source);
     assert_int_equal(c->n_members, 2);
-    assert_string_equal(c->members[0], "x");
-    assert_string_equal(c->members[1], "y");
+    assert_string_equal(c->members[0].name, "x");
+    assert_string_equal(c->members[0].namespace, "");
+    assert_string_equal(c->members[1].name, "y");
     assert_int_equal(c->n_versions, 2);
     assert_int_equal(c->versions[1], 3);
     assert_non_null(strstr(c->config, "\"ensemble_scheduling\""));
@@ -88,6 +89,26 @@ static void a_composition_has_each_member_once(void **state)
     struct model_config *plain = parse("name: 'm' backend: 'identity'");
     assert_null(composition_new(plain, NULL, 0, source));
     model_config_free(plain);
+    source_unref(source);
+    repository_remove(&repository);
+}
+
+static void a_model_of_each_namespace_is_a_member(void **state)
+{
+    (void)state;
+    struct source *source = make_source();
+    struct composition *c = compose(STEP("x") STEP("x' model_namespace: 'there") STEP("x"), source);
+    assert_int_equal(c->n_members, 2);
+    assert_string_equal(c->members[1].name, "x");
+    assert_string_equal(c->members[1].namespace, "there");
+    struct relations r;
+    relations_init(&r);
+    relations_set(&r, ensemble_of(a), NULL, c);
+    names(&r, "x", 1, a); /* once */
+    relations_set(&r, ensemble_of(a), c, NULL);
+    assert_int_equal(r.by_member.count, 0);
+    relations_done(&r);
+    composition_free(c);
     source_unref(source);
     repository_remove(&repository);
 }
@@ -126,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_composition_has_each_member_once),
+        cmocka_unit_test(a_model_of_each_namespace_is_a_member),
         cmocka_unit_test(the_books_follow_an_ensemble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,14 @@ static void a_model_in_several_roots_is_not_served(void **state)
     repository_add(&roots[2], "alone", CONFIG, 7);
 
     struct server *s = start(roots, 3, false);
-    assert_index(s, false, "alone:7:READY:\nbroken:-1::\nevery" DUPLICATE);
+    char *expected =
+        mem_printf("alone:7:READY:\nbroken:-1::Internal: failed to read text proto from "
+                   "%s/broken/config.pbtxt:1:1: Message type "
+                   "\"inference.ModelConfig\" has no field named \"nonsense\"\n"
+                   "every" DUPLICATE,
+                   roots[0].path);
+    assert_index(s, false, expected);
+    mem_free(expected);
     assert_index(s, true, "alone:7:READY:\nevery" DUPLICATE);
     bool ready = false;
     assert_null(server_is_ready(s, &ready));
@@ -111,11 +118,17 @@ static void a_readiness_answer_holds_for_a_while(void **state)
     atomic_store(&repo->must_ask, true); /* as if a backend had to be asked */
     assert_true(repository_all_ready(repo, false));
 
-    atomic_store(&repo->last_answer, clock_now_ns(&fake.clock)); /* "not ready" */
-    clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
+    atomic_fetch_xor(&repo->last_answer, 1); /* "not ready" */
+    clock_fake_advance(&fake, 19 * NS_PER_MS);
     assert_false(repository_all_ready(repo, false));
     assert_true(repository_all_ready(repo, true));
-    clock_fake_advance(&fake, 1);
+    clock_fake_advance(&fake, NS_PER_MS);
+    assert_true(repository_all_ready(repo, false));
+
+    /* What has changed makes it void. */
+    atomic_fetch_xor(&repo->last_answer, 1);
+    assert_false(repository_all_ready(repo, false));
+    changes_announce(&s->changes);
     assert_true(repository_all_ready(repo, false));
     stop(s);
     repository_remove(&root);

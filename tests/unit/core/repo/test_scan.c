@@ -71,9 +71,18 @@ static int end(void **state)
     return 0;
 }
 
+static struct status *scan_folder_of(const char *name, const char *json, bool quiet,
+                                     struct scanned_model *ret)
+{
+    const struct scan_place place = {.storage = storage, .folder = name};
+    struct model_config *config;
+    struct status *st = scan_config(storage, name, json, options, &config);
+    return st ? st : scan_model(name, &place, config, options, quiet, ret);
+}
+
 static struct status *scan(const char *config, struct scanned_model *ret)
 {
-    return scan_model("m", storage, "m", config, options, false, ret);
+    return scan_folder_of("m", config, false, ret);
 }
 
 static void expect_versions(const char *config, const int64_t *versions, size_t n)
@@ -258,7 +267,7 @@ static void files_of_all_served_versions_are_looked_at(void **state)
     scanned_model_done(&sm);
     put_text("m/config.pbtxt", CONFIG "version_policy { all { } }");
     expect_refused(NULL, STATUS_INVALID_ARG, "m/2/model.onnx");
-    assert_null(scan_model("m", storage, "m", NULL, options, true, &sm)); /* it has scanned them */
+    assert_null(scan_folder_of("m", NULL, true, &sm)); /* it has scanned them */
     assert_int_equal(sm.n_versions, 3);
     scanned_model_done(&sm);
 }
@@ -267,7 +276,7 @@ static void a_missing_folder_is_refused(void **state)
 {
     (void)state;
     struct scanned_model sm;
-    struct status *st = scan_model("gone", storage, "gone", "{}", options, false, &sm);
+    struct status *st = scan_folder_of("gone", "{}", false, &sm);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_NOT_FOUND);
     assert_non_null(strstr(status_message(st), "gone"));

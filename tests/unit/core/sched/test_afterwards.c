@@ -23,9 +23,12 @@
 #define A_AND_X                                                                                    \
     "input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                                            \
     "output { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define ANY_A_AND_X                                                                                \
+    "input { name: 'A' data_type: TYPE_FP32 dims: -1 } "                                           \
+    "output { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define INLINE "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } } "
 
-enum { MAX_STEPS = 50 };
+enum { MAX_STEPS = 50, LARGE_VALUES = 1 << 20 };
 
 /* ---- What the backends note ------------------------------------------------------------------ */
 
@@ -38,8 +41,13 @@ static struct {
     const struct instance *instances[MAX_STEPS];
 } record;
 
+/* Goes on by 1 µs in each execution; NULL: none does. */
+static struct clock_fake *ticking;
+
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
+    if (ticking)
+        clock_fake_advance(ticking, NS_PER_US);
     if (record.n < MAX_STEPS) {
         record.instances[record.n] = in;
         record.threads[record.n] = pthread_self();
@@ -62,6 +70,7 @@ struct link {
 struct chain {
     struct fake_model *models[2]; /* which execute the steps in turn */
     int n_steps, n_begun;
+    int64_t n_values; /* of each step's input */
     struct afterwards next;
     struct clock_fake *clock; /* goes on by 2 ms when a step begins; NULL: none */
     struct pool *pool;
@@ -113,9 +122,9 @@ static const struct request_ops ops = {
 
 static void begin_step(struct chain *c, struct inline_budget *budget)
 {
-    static const float value = 1;
-    static const int64_t shape[] = {1, 1}; /* with the batch dimension, if there is one */
-    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    static const float values[LARGE_VALUES];
+    const int64_t shape[] = {1, c->n_values}; /* with the batch dimension, if there is one */
+    struct tensor_buffer data = {.base = values, .size_bytes = (size_t)c->n_values * sizeof(float)};
     struct fake_model *f = c->models[c->n_begun % 2];
     struct link *l = &c->links[c->n_begun++];
     struct input *in;
@@ -123,8 +132,9 @@ static void begin_step(struct chain *c, struct inline_budget *budget)
     model_ref(f->model);
     request_init(&l->request, &ops, f->model, l->memory, sizeof(l->memory), c->pool);
     l->request.maker.inline_budget = budget;
-    assert_null(
-        request_add_input(&l->request, "A", 1, DTYPE_FP32, shape, f->model->batching ? 2 : 1, &in));
+    bool batching = f->model->batching;
+    assert_null(request_add_input(&l->request, "A", 1, DTYPE_FP32, shape + !batching,
+                                  batching ? 2 : 1, &in));
     assert_null(request_add_data(&l->request, in, &data));
     assert_null(server_infer(&f->server, &l->request));
 }
@@ -152,6 +162,7 @@ static void make_chain(struct chain *c, struct fake_model *one, struct fake_mode
     c->models[0] = one;
     c->models[1] = two;
     c->n_steps = n_steps;
+    c->n_values = 1;
     c->next.run = begin_next;
     c->pool = pool_new("test", 1 << 20, 0);
     pthread_mutex_init(&c->mu, NULL);
@@ -216,12 +227,12 @@ static void a_step_does_not_count_for_the_model_before(void **state)
     fake_model_make_timed(&f, &clock, A_AND_X, 1, execute);
     struct execution *e = &pull_scheduler_of(f.model)->execution;
     e->bounded = true;
-    atomic_store(&e->to_prove, 0);
+    atomic_store(&e->usual.to_prove, 0);
     make_chain(&c, &f, &f, 16);
     c.clock = &clock;
     begin_step(&c, &budget);
     assert_true(is_over(&c));
-    assert_int_equal(atomic_load(&e->to_prove), 0); /* it is short still */
+    assert_int_equal(atomic_load(&e->usual.to_prove), 0); /* it is short still */
     assert_int_equal(budget.left_ns, EXECUTION_BUDGET_NS);
     end_chain(&c);
     fake_model_end(&f);
@@ -244,6 +255,80 @@ static void a_worker_goes_on_with_short_steps(void **state)
     assert_null(c.inside);
     assert_non_null(c.budget);
     assert_null(two.model->instances[0]->thread); /* it never needed one */
+    fake_model_end(&one);
+    fake_model_end(&two);
+}
+
+/* A model that has proven to be short, with requests that are not large or with those that are. */
+static void make_proven(struct fake_model *f, struct clock_fake *clock, bool large)
+{
+    fake_model_make_timed(f, clock, ANY_A_AND_X, 1, execute);
+    struct execution *e = &pull_scheduler_of(f->model)->execution;
+    e->bounded = true;
+    atomic_store(large ? &e->large.to_prove : &e->usual.to_prove, 0);
+    if (large)
+        atomic_store(&e->large_bytes, LARGE_VALUES * sizeof(float));
+}
+
+/* Runs a chain of 8 large requests through both models. */
+static void run_large_chain(struct fake_model *one, struct fake_model *two,
+                            struct inline_budget *budget)
+{
+    static struct chain c;
+    make_chain(&c, one, two, 8);
+    c.n_values = LARGE_VALUES;
+    begin_step(&c, budget);
+    end_chain(&c);
+    assert_int_equal(record.n, 8);
+}
+
+static void a_worker_goes_on_with_large_steps_that_have_proven_short(void **state)
+{
+    (void)state;
+    struct fake_model one, two;
+    struct clock_fake clock;
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+    clock_fake_init(&clock, 1000 * NS_PER_S); /* the executions take no time */
+    make_proven(&one, &clock, true);
+    make_proven(&two, &clock, true);
+    run_large_chain(&one, &two, &budget);
+    assert_false(pthread_equal(record.threads[0], pthread_self())); /* a loop never does that */
+    for (int i = 1; i < 8; i++)
+        assert_true(pthread_equal(record.threads[i], record.threads[0]));
+    assert_null(two.model->instances[0]->thread);
+    fake_model_end(&one);
+    fake_model_end(&two);
+}
+
+static bool ran_on_one_thread(int n)
+{
+    for (int i = 1; i < n; i++) {
+        if (!pthread_equal(record.threads[i], record.threads[0]))
+            return false;
+    }
+    return true;
+}
+
+static void a_large_step_has_to_prove_itself_by_large_ones(void **state)
+{
+    (void)state;
+    struct fake_model one, two;
+    struct clock_fake clock;
+    clock_fake_init(&clock, 1000 * NS_PER_S);
+    ticking = &clock;
+    make_proven(&one, &clock, false);
+    make_proven(&two, &clock, false);
+    run_large_chain(&one, &two, NULL);
+    assert_false(pthread_equal(record.threads[1], record.threads[0]));
+    assert_non_null(two.model->instances[0]->thread);
+    /* They are proven now, after four executions of each. The worker of an earlier chain may still
+     * hold its instance when a step comes, which then goes there: only some chain must stay. */
+    int left = 1000;
+    do
+        run_large_chain(&one, &two, NULL);
+    while (!ran_on_one_thread(8) && --left);
+    assert_int_not_equal(left, 0);
+    ticking = NULL;
     fake_model_end(&one);
     fake_model_end(&two);
 }
@@ -404,6 +489,8 @@ int main(void)
         cmocka_unit_test(all_steps_execute_in_one_call_and_one_frame),
         cmocka_unit_test(a_step_does_not_count_for_the_model_before),
         cmocka_unit_test(a_worker_goes_on_with_short_steps),
+        cmocka_unit_test(a_worker_goes_on_with_large_steps_that_have_proven_short),
+        cmocka_unit_test(a_large_step_has_to_prove_itself_by_large_ones),
         cmocka_unit_test(a_long_execution_holds_up_no_step),
         cmocka_unit_test(a_batch_goes_on_as_a_batch),
         cmocka_unit_test(requests_that_came_together_go_on_together),

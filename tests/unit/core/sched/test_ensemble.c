@@ -665,7 +665,7 @@ static void an_error_of_a_step_names_the_ensemble(void **unused)
     struct asked a;
     set_up_chain(&f, execute_sum, execute_failure, execute_sum);
     ask(&a, &f, &by_hand);
-    expect_error(&a, STATUS_UNAVAILABLE, "in ensemble 'E', out of cheese");
+    expect_error(&a, STATUS_UNAVAILABLE, "in ensemble 'E', out of cheese (step 1, model 'm')");
     assert_int_equal(atomic_load(&seen.n), 2);
     end_request(&a);
     tear_down(&f);
@@ -679,13 +679,15 @@ static void bad_answers_of_a_step_are_errors(void **unused)
     set_up_chain(&f, execute_nothing, execute_sum, execute_sum);
     ask(&a, &f, &by_hand);
     expect_error(&a, STATUS_INTERNAL,
-                 "in ensemble 'E', model 'm' released the request without a final response");
+                 "in ensemble 'E', model 'm' released the request without a final response "
+                 "(step 0, model 'm')");
     end_request(&a);
     tear_down(&f);
     set_up_chain(&f, execute_sum, execute_unknown, execute_sum);
     ask(&a, &f, &by_hand);
     expect_error(&a, STATUS_INVALID_ARG,
-                 "in ensemble 'E', unexpected inference output 'OTHER' for model 'm'");
+                 "in ensemble 'E', unexpected inference output 'OTHER' for model 'm' "
+                 "(step 1, model 'm')");
     end_request(&a);
     tear_down(&f);
     set_up(
@@ -694,7 +696,7 @@ static void bad_answers_of_a_step_are_errors(void **unused)
     ask(&a, &f, &by_hand);
     expect_error(&a, STATUS_INVALID_ARG,
                  "in ensemble 'E', [request id: <id_unknown>] unexpected shape for input 'I' for "
-                 "model 'm'. Expected [3], got [4]. ");
+                 "model 'm'. Expected [3], got [4].  (step 1, model 'm')");
     end_request(&a);
     tear_down(&f);
 }
@@ -777,7 +779,7 @@ static void after_the_deadline_no_step_begins(void **unused)
         sched_yield();
     set_gate(true);
     wait_for_end(&a);
-    expect_error(&a, STATUS_TIMED_OUT, "in ensemble 'E', Deadline Exceeded");
+    expect_error(&a, STATUS_TIMED_OUT, "in ensemble 'E', Deadline Exceeded (step 1, model 'm')");
     assert_int_equal(atomic_load(&seen.n), 1);
     end_request(&a);
     tear_down(&f);

@@ -31,6 +31,12 @@ enum {
     MAX_ANSWERS = 4096,
 };
 
+#ifdef __SANITIZE_THREAD__
+enum { FEWER = 10 }; /* no thread is in it, and it takes a minute */
+#else
+enum { FEWER = 1 };
+#endif
+
 static uint64_t seed;
 static struct {
     uint32_t whole, several, failed, injected; /* requests that ended this way */
@@ -549,9 +555,10 @@ static void choose_requested(struct expected *e, uint64_t *set, bool all)
     }
 }
 
-/* One request with random inputs, outputs, order and end. */
-static void run_once(const struct graph *g, const struct ensemble_plan *p, struct pool *pool,
-                     struct value *values)
+/* One request with random inputs, outputs and order, which is given up at that event. Returns
+ * whether it has come so far. */
+static bool run_once(const struct graph *g, const struct ensemble_plan *p, struct pool *pool,
+                     struct value *values, uint32_t inject_at)
 {
     struct driver *d = mem_zalloc(sizeof(*d));
     struct expected *e = mem_zalloc(sizeof(*e));
@@ -570,11 +577,13 @@ static void run_once(const struct graph *g, const struct ensemble_plan *p, struc
     d->run = mem_alloc(ensemble_run_bytes(p));
     ensemble_run_init(d->run, p, pool, NULL);
     ensemble_run_begin(d->run, all ? NULL : set, inputs);
-    drive(d, chance(25) ? pick(400) : UINT32_MAX);
+    drive(d, inject_at);
     check_answers(d, e);
+    bool injected = d->injected;
     mem_free(d->run);
     mem_free(e);
     mem_free(d);
+    return injected;
 }
 
 static void random_graphs_agree_with_the_evaluator(void **unused)
@@ -584,14 +593,14 @@ static void random_graphs_agree_with_the_evaluator(void **unused)
     struct value *values = mem_alloc(MAX_VALUES * sizeof(*values));
     struct graph *g = mem_zalloc(sizeof(*g));
     seed = 20261123;
-    for (uint32_t i = 0; i < 1000; i++) {
+    for (uint32_t i = 0; i < 1000 / FEWER; i++) {
         bool decoupled[MAX_STEPS];
         struct ensemble_plan *p;
         make_graph(g, 8 + pick(MAX_STEPS - 7));
         struct model_config *c = config_of_graph(g, decoupled);
         assert_null(ensemble_plan_new(c, decoupled, &p));
         for (uint32_t j = 0; j < 5; j++)
-            run_once(g, p, pool, values);
+            run_once(g, p, pool, values, chance(25) ? pick(400) : UINT32_MAX);
         ensemble_plan_free(p);
         model_config_free(c);
     }
@@ -599,7 +608,41 @@ static void random_graphs_agree_with_the_evaluator(void **unused)
     pool_stats(pool, &stats);
     assert_int_equal(stats.used_bytes, 0);
     /* The graphs are not all trivial. */
-    assert_true(ends.whole > 200 && ends.several > 200 && ends.failed > 200 && ends.injected > 200);
+    const uint32_t least = 200 / FEWER;
+    assert_true(ends.whole > least && ends.several > least && ends.failed > least &&
+                ends.injected > least);
+    pool_free(pool);
+    mem_free(values);
+    mem_free(g);
+}
+
+/* As a cancel, a deadline or an error of a thread ends it: at the first event, at the second … */
+static void a_request_may_be_given_up_at_each_event(void **unused)
+{
+    (void)unused;
+    struct pool *pool = pool_new("waves", 1 << 20, 0);
+    struct value *values = mem_alloc(MAX_VALUES * sizeof(*values));
+    struct graph *g = mem_zalloc(sizeof(*g));
+    uint32_t n_events = 0;
+    for (uint32_t i = 0; i < (FEWER > 1 ? 4 : 15); i++) {
+        bool decoupled[MAX_STEPS];
+        struct ensemble_plan *p;
+        seed = 1000003 + i;
+        make_graph(g, 8 + pick(12));
+        struct model_config *c = config_of_graph(g, decoupled);
+        assert_null(ensemble_plan_new(c, decoupled, &p));
+        uint64_t same = random_bits();
+        for (uint32_t at = 0, more = true; more && at < 300; at++, n_events++) {
+            seed = same; /* the same request again, one event further */
+            more = run_once(g, p, pool, values, at);
+        }
+        ensemble_plan_free(p);
+        model_config_free(c);
+    }
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_true(n_events > 500 / FEWER);
     pool_free(pool);
     mem_free(values);
     mem_free(g);
@@ -790,6 +833,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_agree_with_the_evaluator),
+        cmocka_unit_test(a_request_may_be_given_up_at_each_event),
         cmocka_unit_test(a_second_response_is_an_error_that_names_the_step),
         cmocka_unit_test(a_step_that_ends_without_a_response_is_a_deadlock),
         cmocka_unit_test(a_decoupled_step_without_a_response_is_no_deadlock),

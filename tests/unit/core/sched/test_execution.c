@@ -143,6 +143,79 @@ static void a_large_request_proves_nothing(void **state)
     assert_false(execution_may_inline(&e, &full));
 }
 
+/* Returns how many executions on the worker it takes until a worker may run such a request. */
+static int large_proof(struct execution *e, uint64_t took_ns, uint64_t bytes, int at_most)
+{
+    int n = 0;
+    while (n < at_most && !execution_may_inline_large(e, &full, bytes)) {
+        assert_true(execution_is_in_doubt(e, bytes));
+        assert_false(execution_is_short(e, bytes));
+        execution_measured(e, took_ns, bytes, false);
+        n++;
+    }
+    return n;
+}
+
+static void large_requests_have_a_proof_of_their_own(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    uint64_t bytes = 100000000;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    assert_false(execution_may_inline_large(&e, &full, bytes));
+    assert_int_equal(large_proof(&e, 1000, bytes, 100), 4);
+    assert_true(execution_is_short(&e, bytes));
+    assert_false(execution_is_in_doubt(&e, bytes));
+    struct inline_budget used_up = {.left_ns = 500};
+    assert_false(execution_may_inline_large(&e, &used_up, bytes));
+
+    /* A larger one than all before proves itself anew. */
+    assert_false(execution_is_short(&e, bytes + 1));
+    assert_int_equal(large_proof(&e, 1000, bytes + 1, 100), 4);
+
+    /* Time to read the bytes counts. */
+    make(&e, &clock);
+    assert_int_equal(large_proof(&e, 3 * EXECUTION_SHORT_NS, bytes, 1000), 1000);
+}
+
+static void a_long_execution_of_a_large_request_ends_its_proof_alone(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    uint64_t bytes = 100000000;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    large_proof(&e, 1000, bytes, 100);
+    execution_measured_large(&e, 2 * EXECUTION_LONG_NS, bytes);
+    assert_false(execution_may_inline_large(&e, &full, bytes));
+    assert_true(execution_may_inline(&e, &full));
+    assert_in_range(large_proof(&e, 1000, bytes, 100000), 64, 100);
+
+    for (int i = 0; i < 80; i++)
+        execution_measured_large(&e, 2 * EXECUTION_SHORT_NS, bytes);
+    assert_false(execution_may_inline_large(&e, &full, bytes));
+    assert_true(large_proof(&e, 1000, bytes, 100000) < 1000);
+    assert_true(execution_overdue(&e, 5 * NS_PER_MS));
+    assert_false(execution_may_inline_large(&e, &full, bytes));
+}
+
+static void without_a_declaration_no_large_request_runs_inline(void **state)
+{
+    (void)state;
+    struct execution e;
+    assert_null(execution_init(&e, clock_real(), NULL, false));
+    for (int i = 0; i < 100; i++)
+        execution_measured(&e, 1000, 100000000, false);
+    execution_measured_large(&e, 1000, 100000000);
+    assert_false(execution_may_inline_large(&e, &full, 100000000));
+    assert_null(execution_init(&e, clock_real(), "inline", false));
+    assert_true(execution_may_inline_large(&e, &full, 100000000));
+    assert_true(execution_is_short(&e, 100000000));
+}
+
 static void a_long_execution_makes_the_proof_begin_anew(void **state)
 {
     (void)state;
@@ -272,6 +345,9 @@ int main(void)
         cmocka_unit_test(a_long_model_never_runs_inline),
         cmocka_unit_test(the_time_to_copy_bytes_is_not_counted),
         cmocka_unit_test(a_large_request_proves_nothing),
+        cmocka_unit_test(large_requests_have_a_proof_of_their_own),
+        cmocka_unit_test(a_long_execution_of_a_large_request_ends_its_proof_alone),
+        cmocka_unit_test(without_a_declaration_no_large_request_runs_inline),
         cmocka_unit_test(a_long_execution_makes_the_proof_begin_anew),
         cmocka_unit_test(a_longer_execution_demands_a_longer_proof),
         cmocka_unit_test(one_long_execution_in_three_hundred_keeps_a_model_off_loops),

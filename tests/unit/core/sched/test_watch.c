@@ -327,7 +327,9 @@ static void beyond_the_limit_the_core_answers_for_a_call(void **state)
     look(start_ns + LIMIT_NS - NS_PER_S);
     assert_false(is_answered(0));
     assert_null(model_stuck_instance(f.model));
+    uint32_t before = changes_generation(&f.server.changes);
     look(start_ns + LIMIT_NS);
+    assert_int_not_equal(changes_generation(&f.server.changes), before); /* it is announced */
     for (unsigned int i = 0; i < 3; i++) {
         assert_true(is_answered(i));
         assert_int_equal(asked[i].last_code, STATUS_TIMED_OUT);
@@ -345,6 +347,7 @@ static void beyond_the_limit_the_core_answers_for_a_call(void **state)
     for (unsigned int i = 3; i < 6; i++)
         ask(i);
     wait_inside(2);
+    before = changes_generation(&f.server.changes);
     set(false, false);
     for (unsigned int i = 0; i < 6; i++) {
         done(i);
@@ -355,6 +358,8 @@ static void beyond_the_limit_the_core_answers_for_a_call(void **state)
     wait_inside(0);
     while ((stuck = model_stuck_instance(f.model)))
         mem_free(stuck);
+    while (changes_generation(&f.server.changes) == before)
+        sched_yield();
     expect_logged("instance 'm_0': the backend has let go of what was beyond the execution limit",
                   1);
     model_totals(f.model, &totals);

@@ -219,7 +219,8 @@ static void invalid_roots_are_refused(void **state)
     assert_says(storage_open(at("root/m/file"), false, &s), STATUS_INVALID_ARG,
                 "repository path is not a valid directory: '%s'", at("root/m/file"));
     assert_says(storage_open("s3://bucket/m", true, &s), STATUS_INTERNAL,
-                "s3:// file-system not supported. To enable, build with -DTRITON_ENABLE_S3=ON.");
+                "s3:// file-system not supported. Repositories are folders: copy this one to a "
+                "folder, or mount it.");
 }
 
 /* A name from a configuration is refused before the file system is asked, so the answer is the

@@ -128,7 +128,7 @@ static void a_long_execution_is_taken_off_before_it_ends(void **state)
         } while (!ask_and_hold(&f, &budget));
         budget.left_ns = UINT64_MAX;
         assert_false(execution_may_inline(&pull_scheduler_of(f.model)->execution, &budget));
-        assert_true(atomic_load(&pull_scheduler_of(f.model)->execution.to_prove) > 64);
+        assert_true(atomic_load(&pull_scheduler_of(f.model)->execution.usual.to_prove) > 64);
         inline_watch_close(&budget.watch);
         fake_model_end(&f);
     }

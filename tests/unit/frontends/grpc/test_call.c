@@ -24,7 +24,9 @@
 #include "base/pbwire.h"
 #include "base/status.h"
 #include "core/server/server.h"
+#include "core/threads/changes.h"
 #include "core/threads/control.h"
+#include "lib/fake_clock.h"
 #include "lib/grpc_driver.h"
 #include "lib/server_driver.h"
 #include "lib/thread_fault.h"
@@ -53,6 +55,7 @@ static int start_server(void **state)
     repository_add(&repository, "a", CONFIG, 1);
     repository_add(&repository, "b", CONFIG, 1);
     repository_add(&repository, "repeat", REPEAT, 1);
+    repository_add(&repository, "broken", "backend: 'none'", 1);
     start_prepared_server(o);
     assert_null(server_load_model(server, "a", NULL, 0));
     assert_null(server_load_model(server, "repeat", NULL, 0));
@@ -1040,7 +1043,7 @@ static void an_early_error_waits_for_earlier_answers(void **state)
 /* A call without a message costs its stream, here and in nghttp2. */
 static void idle_streams_are_small(void **state)
 {
-    enum { N = 200, LEAST = 512, GOAL = 1700 };
+    enum { N = 200, LEAST = 512, GOAL = 1600 };
     (void)state;
     nghttp2_nv fields[] = {h2c_nv("te", "trailers"), h2c_nv("content-type", "application/grpc"),
                            h2c_nv("user-agent", "grpc-python/1.60.0 grpc-c/37.0.0 (linux; chttp2)"),
@@ -1102,12 +1105,39 @@ static struct h2c_stream *watch(const char *service)
     return s;
 }
 
-/* Waits for the n-th message of a watch, which has that state. */
+static struct clock_fake loop_time;
+
+static int connect_with_fake_clock(void **state)
+{
+    clock_fake_init(&loop_time, 1000 * NS_PER_S);
+    loop_clock = &loop_time.clock;
+    return connect_client(state);
+}
+
+static int disconnect_with_fake_clock(void **state)
+{
+    loop_clock = NULL;
+    return disconnect_client(state);
+}
+
+/* Runs the loop for so long by its clock, if that is fake. */
+static void pass_time(uint64_t ns)
+{
+    for (uint64_t ms = 0; ms < ns / NS_PER_MS; ms++) {
+        clock_fake_advance(&loop_time, NS_PER_MS);
+        loop_iterate(&loop, NS_PER_MS);
+    }
+}
+
+/*
+ * Waits for the n-th message of a watch, which has that state. The time that passes is a tenth of
+ * that after which names are looked at without a change.
+ */
 static void await_state(const struct h2c_stream *s, size_t n, char state)
 {
     enum { BYTES = 7 };
-    while (s->n_data < n * BYTES) {
-        loop_iterate(&loop, 100 * NS_PER_MS);
+    for (int i = 0; i < 1000 && s->n_data < n * BYTES; i++) {
+        pass_time(NS_PER_MS);
         h2c_pump(&client);
     }
     const char message[BYTES] = {0, 0, 0, 0, 2, 8, state};
@@ -1134,6 +1164,15 @@ static void a_watch_tells_each_change(void **state)
     await_state(of_server, 1, 1);
     await_state(of_a, 1, 1);
     await_state(of_none, 1, 3);
+    /* So does the server: a model that cannot be loaded keeps it from being ready. */
+    struct status *st = server_load_model(server, "broken", NULL, 0);
+    assert_non_null(st);
+    status_free(st);
+    await_state(of_server, 2, 2);
+    repository_add_file(&repository, "broken/config.pbtxt", CONFIG, strlen(CONFIG));
+    assert_null(server_load_model(server, "broken", NULL, 0));
+    await_state(of_server, 3, 1);
+    assert_null(server_unload_model(server, "broken", false));
 
     /* The last watch that leaves clears the timer, and a new one sets it. */
     struct h2c_stream *all[] = {of_server, of_service, of_a, of_b, of_none};
@@ -1142,8 +1181,49 @@ static void a_watch_tells_each_change(void **state)
     h2c_pump(&client);
     assert_true(list_empty(&ctx.watched));
     assert_false(ctx.watch_timer.is_set);
+    assert_null(ctx.changes);
     await_state(watch("a"), 1, 1);
     assert_true(ctx.watch_timer.is_set);
+    assert_non_null(ctx.changes);
+}
+
+/* Without a change nothing is looked at, but for the renewal of what backends are asked. */
+static void only_a_change_wakes_watches(void **state)
+{
+    (void)state;
+    await_state(watch("a"), 1, 1);
+    uint64_t begun_ns = ctx.round_ns;
+    pass_time(200 * NS_PER_MS);
+    assert_int_equal(ctx.round_ns, begun_ns);
+    assert_int_equal(timers_next_ns(&loop.timers), begun_ns + 10 * NS_PER_S);
+    changes_announce(server_changes(server));
+    loop_iterate(&loop, NS_PER_MS);
+    assert_int_equal(ctx.round_ns, loop.now_ns);
+    begun_ns = ctx.round_ns;
+    /* Changes that follow soon are looked at together. */
+    for (int i = 0; i < 19; i++) {
+        changes_announce(server_changes(server));
+        pass_time(NS_PER_MS);
+        assert_int_equal(ctx.round_ns, begun_ns);
+    }
+    pass_time(NS_PER_MS);
+    assert_int_equal(ctx.round_ns, begun_ns + 20 * NS_PER_MS);
+    assert_false(ctx.has_changed);
+}
+
+/* What changes while a message is under way is told behind it, and only the newest state. */
+static void a_slow_watch_gets_the_newest_state(void **state)
+{
+    (void)state;
+    struct h2c_stream *s = watch("b");
+    await_state(s, 1, 3);
+    assert_null(server_load_model(server, "b", NULL, 0));
+    pass_time(50 * NS_PER_MS); /* the message is not taken yet */
+    assert_null(server_unload_model(server, "b", false));
+    pass_time(50 * NS_PER_MS);
+    assert_int_equal(s->n_data, 7);
+    await_state(s, 2, 1);
+    await_state(s, 3, 3);
 }
 
 /* Calls share the state of a name, and an iteration looks at some names only. */
@@ -1161,9 +1241,10 @@ static void names_are_looked_at_once_and_in_portions(void **state)
         await_state(watch(name), 1, 3);
     }
     assert_int_equal(ctx.n_watched, NAMES);
-    loop.now_ns = MAX(loop.now_ns, timers_next_ns(&loop.timers));
-    ctx.n_unseen = 0;
-    assert_int_equal(timers_run(&loop.timers, loop.now_ns), 1);
+    assert_int_equal(ctx.n_unseen, 0);
+    changes_announce(server_changes(server));
+    clock_fake_advance(&loop_time, 20 * NS_PER_MS);
+    loop_iterate(&loop, NS_PER_MS);
     assert_int_equal(ctx.n_unseen, NAMES - PORTION);
     assert_int_equal(timers_next_ns(&loop.timers), loop.now_ns + NS_PER_MS);
     assert_null(server_load_model(server, "b", NULL, 0));
@@ -1234,8 +1315,17 @@ static void a_kind_refuses_long_messages_at_their_prefix(void **state)
     static const struct {
         const char *path;
         size_t most;
-    } rows[] = {{"/grpc.health.v1.Health/Watch", 4096}, {REFLECTION, 64 << 10}};
+    } rows[] = {
+        {"/grpc.health.v1.Health/Watch", 4096},
+        {REFLECTION, 64 << 10},
+        {"/grpc.health.v1.Health/Check", 64 << 10},
+        {"/inference.GRPCInferenceService/ServerLive", 64 << 10},
+        {"/inference.GRPCInferenceService/LogSettings", 64 << 10},
+        {"/inference.GRPCInferenceService/RepositoryModelUnload", 64 << 10},
+    };
     (void)state;
+    /* Files of a model are as long as they are. */
+    assert_false(announce("/inference.GRPCInferenceService/RepositoryModelLoad", 100 << 10)->ended);
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct h2c_stream *fits = announce(rows[i].path, rows[i].most);
         const struct h2c_stream *s = announce(rows[i].path, rows[i].most + 1);
@@ -1269,6 +1359,8 @@ static void a_kind_refuses_messages_that_unpack_long(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, connect_client, disconnect_client)
+#define TEST_BY_FAKE_CLOCK(f)                                                                      \
+    cmocka_unit_test_setup_teardown(f, connect_with_fake_clock, disconnect_with_fake_clock)
 
 int main(void)
 {
@@ -1302,8 +1394,10 @@ int main(void)
         TEST(bytes_that_come_after_the_deadline_are_dropped),
         TEST(an_error_of_the_stream_cancels_its_requests),
         TEST(an_early_error_waits_for_earlier_answers),
-        TEST(a_watch_tells_each_change),
-        TEST(names_are_looked_at_once_and_in_portions),
+        TEST_BY_FAKE_CLOCK(a_watch_tells_each_change),
+        TEST_BY_FAKE_CLOCK(only_a_change_wakes_watches),
+        TEST_BY_FAKE_CLOCK(a_slow_watch_gets_the_newest_state),
+        TEST_BY_FAKE_CLOCK(names_are_looked_at_once_and_in_portions),
         TEST(a_kind_refuses_long_messages_at_their_prefix),
         TEST(a_kind_refuses_messages_that_unpack_long),
         TEST(a_stop_ends_watches_and_reflection),

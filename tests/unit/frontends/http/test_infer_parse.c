@@ -105,8 +105,8 @@ static struct status *parse_bytes(const void *bytes, size_t n_bytes, int64_t jso
     x->body_size = n_bytes;
     x->headed = true;
     memset(call, 0, sizeof(*call)); /* as on_http_head() leaves it */
-    call->header_length_kind = json_bytes < 0 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
-    call->header_length = json_bytes;
+    call->facts.header_length_kind = json_bytes < 0 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
+    call->facts.header_length = json_bytes;
     model_ref(&model);
     infer_begin(x, &model, NULL);
     return infer_parse(x, &type);
@@ -128,10 +128,14 @@ static struct status *parse_both(const char *json, const char *tail, size_t tail
     return parse_bytes(both, n + tail_bytes, (int64_t)n);
 }
 
+/* It has that text, which is the reference's, and perhaps advice of ours behind it. */
 static void says(struct status *st, enum status_code code, const char *text)
 {
     assert_non_null(st);
-    assert_string_equal(status_message(st), text);
+    size_t length = strlen(text);
+    const char *message = status_message(st);
+    if (strncmp(message, text, length) != 0 || (message[length] && !strchr("; ", message[length])))
+        fail_msg("'%s' instead of '%s'", message, text);
     assert_int_equal(status_code(st), code);
     status_free(st);
 }
@@ -440,8 +444,8 @@ static void the_header_gives_the_length_of_the_json(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         const char *type = NULL;
         assert_null(parse_text(json));
-        call->header_length_kind = wrong[i].kind;
-        call->header_length = wrong[i].length;
+        call->facts.header_length_kind = wrong[i].kind;
+        call->facts.header_length = wrong[i].length;
         call->header_length_text = "x";
         says(infer_parse(x, &type), STATUS_INVALID_ARG, wrong[i].text);
         assert_string_equal(type, "text/plain");

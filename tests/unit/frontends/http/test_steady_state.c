@@ -20,6 +20,7 @@
 
 #include "base/mem.h"
 #include "conch/conch.h"
+#include "lib/ok.h"
 #include "lib/repository.h"
 
 /*
@@ -27,13 +28,6 @@
  * requests are there at a time, and a second set of blocks is allocated, once.
  */
 enum { WARM_UP = 100, COUNTED = 200, AT_MOST = 8, LARGE_FLOATS = 150000 };
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        TRITONSERVER_Error *error_ = (call);                                                       \
-        if (error_)                                                                                \
-            fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
-    } while (0)
 
 static struct test_repository repository;
 static TRITONSERVER_Server *server;

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +22,7 @@
 #include "base/thread.h"
 #include "frontends/net/loops.h"
 #include "frontends/net/server.h"
+#include "frontends/net/worker.h"
 
 /* ---- Two services ---------------------------------------------------------------------------- */
 
@@ -340,6 +342,52 @@ static void a_service_that_does_not_start_leaves_the_loops(void **state)
     stop_side(&left);
 }
 
+/* Holds its loop until `released`. */
+static bool held, released; /* under mu */
+
+static void hold_loop(struct message *m)
+{
+    (void)m;
+    mutex_lock(&mu);
+    held = true;
+    cond_broadcast(&changed);
+    while (!released)
+        cond_wait(&changed, &mu);
+    mutex_unlock(&mu);
+}
+
+static void loops_have_turned_unless_one_is_held(void **state)
+{
+    (void)state;
+    struct message message = {.deliver = hold_loop};
+    assert_true(loops_turned(loops)); /* since the start */
+    while (!loops_turned(loops))
+        sched_yield();
+
+    held = released = false;
+    while (!loops_turned(loops))
+        sched_yield();
+    loop_post(&loops->workers[0].loop, &message);
+    mutex_lock(&mu);
+    while (!held)
+        cond_wait(&changed, &mu);
+    mutex_unlock(&mu);
+    loops_turned(loops); /* perhaps true: the loop was held after the last message */
+    for (int i = 0; i < 100; i++)
+        assert_false(loops_turned(loops));
+
+    mutex_lock(&mu);
+    released = true;
+    cond_broadcast(&changed);
+    mutex_unlock(&mu);
+    while (!loops_turned(loops))
+        sched_yield();
+    net_server_begin_stop(left.server);
+    net_server_begin_stop(right.server);
+    stop_side(&left);
+    stop_side(&right);
+}
+
 int main(void)
 {
     mutex_init(&mu, 1, "test");
@@ -349,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(services_begin_to_stop_together, start, stop),
         cmocka_unit_test_setup_teardown(a_stop_waits_for_its_own_service_only, start, stop),
         cmocka_unit_test_setup_teardown(the_number_of_loops_can_grow, start, stop),
+        cmocka_unit_test_setup_teardown(loops_have_turned_unless_one_is_held, start, stop),
         cmocka_unit_test_setup_teardown(a_loop_keeps_the_blocks_that_a_service_wants, start, stop),
         cmocka_unit_test_setup_teardown(a_service_that_does_not_start_leaves_the_loops, start,
                                         stop),

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "core/server/server.h"
+#include "frontends/ops/access.h"
 #include "frontends/ops/ops.h"
 
 static void invalid_versions_are_refused(void **state)
@@ -37,7 +38,7 @@ static void invalid_versions_are_refused(void **state)
         bool ready;
         struct status *refused[] = {
             ops_model_find(NULL, &ref, &model),
-            ops_infer_model(NULL, &ref, "HTTP end point", &model),
+            ops_infer_model(NULL, &ref, &(struct access_view){0}, "HTTP end point", &model),
             ops_model_ready(NULL, &ref, &ready),
             ops_model_metadata(NULL, &ref, &metadata),
             ops_statistics(NULL, &ref, &statistics),

@@ -92,8 +92,8 @@ static void a_full_ring_drops_what_comes(void **state)
     struct tracer *t = start_tracer(1);
     struct trace_sampler s;
     trace_sampler_init(&s, t);
-    struct traced *first = trace_sample(&s, "m");
-    struct trace_writer *w = s.writer;
+    struct traced *first = trace_sample(&s, "m", NULL);
+    struct trace_writer *w = CONTAINER_OF(s.home, struct trace_writer, home);
     double before = counted(w->n_dropped[TRACE_DROP_RING]);
     mutex_lock(&w->mu);
     w->n_ring = TRACE_RING; /* as if the disk had stood still */
@@ -103,7 +103,7 @@ static void a_full_ring_drops_what_comes(void **state)
     mutex_lock(&w->mu);
     w->n_ring = 0;
     mutex_unlock(&w->mu);
-    end_request(trace_sample(&s, "m"));
+    end_request(trace_sample(&s, "m", NULL));
     trace_sampler_done(&s);
     tracer_stop(t);
     assert_int_equal(count_in_file("REQUEST_END"), 1);
@@ -115,8 +115,8 @@ static void a_tensor_beyond_the_memory_drops_its_trace(void **state)
     struct tracer *t = start_tracer(1);
     struct trace_sampler s;
     trace_sampler_init(&s, t);
-    struct traced *traced = trace_sample(&s, "m");
-    struct trace_writer *w = s.writer;
+    struct traced *traced = trace_sample(&s, "m", NULL);
+    struct trace_writer *w = CONTAINER_OF(s.home, struct trace_writer, home);
     const int64_t shape = 1;
     struct trace_tensor tensor = {"T", 0, &shape, TRACE_MAX_BYTES, &shape, 1, 0, 0};
     struct trace *trace = traced_trace(traced);
@@ -138,8 +138,8 @@ static struct status *trace_one(void *arg)
     if (st)
         return st;
     trace_sampler_init(&s, t);
-    struct traced *traced = trace_sample(&s, "m");
-    struct trace_writer *w = s.writer;
+    struct traced *traced = trace_sample(&s, "m", NULL);
+    struct trace_writer *w = CONTAINER_OF(s.home, struct trace_writer, home);
     atomic_fetch_add(&w->home.refs, 1);
     double before = counted(w->n_written);
     end_request(traced);
@@ -165,7 +165,7 @@ static void run_loop(void *arg)
     struct trace_sampler s;
     trace_sampler_init(&s, arg);
     for (int i = 0; i < N_REQUESTS; i++) {
-        struct traced *t = trace_sample(&s, i % 2 ? "own" : "m");
+        struct traced *t = trace_sample(&s, i % 2 ? "own" : "m", NULL);
         if (t)
             end_request(t);
     }

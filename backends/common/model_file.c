@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Completion happens once, when the model loads: the new configuration is written as text, given to
+ * the server and read back, so that the rest of the backend knows only one configuration.
+ */
+#include "common/model_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- The file -------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *check_model_path(const char *model, const char *path)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0)
+        return backend_error(TRITONSERVER_ERROR_NOT_FOUND, "unable to read '%s' of model '%s': %s",
+                             path, model, strerror(errno));
+    /* Opening a pipe would wait for a writer. */
+    if (!S_ISREG(info.st_mode))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unable to read '%s' of model '%s': it is no regular file", path,
+                             model);
+    return NULL;
+}
+
+static TRITONSERVER_Error *make_model_path(TRITONBACKEND_Model *handle, const char *name,
+                                           const char *inner, char **ret_path)
+{
+    TRITONBACKEND_ArtifactType type;
+    const char *folder;
+    uint64_t version;
+    struct stat info;
+    char *path = NULL, *below;
+
+    TRY(TRITONBACKEND_ModelRepository(handle, &type, &folder));
+    TRY(TRITONBACKEND_ModelVersion(handle, &version));
+    if (asprintf(&path, "%s/%llu/%s", folder, (unsigned long long)version, name) < 0)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        int len = asprintf(&below, "%s/%s", path, inner);
+
+        free(path);
+        if (len < 0)
+            return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+        path = below;
+    }
+    *ret_path = path;
+    return NULL;
+}
+
+TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct doc *config,
+                                    const char *model, const char *name, const char *inner,
+                                    char **ret_path)
+{
+    const char *file = doc_string(doc_get(doc_root(config), "default_model_filename"), "");
+    TRITONSERVER_Error *err;
+    char *path = NULL;
+
+    /* Conch refuses such a name before; other servers pass it. */
+    if (backend_escapes_folder(file))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "default_model_filename '%s' of model '%s' is outside the version "
+                             "folder",
+                             file, model);
+    TRY(make_model_path(handle, *file ? file : name, inner, &path));
+    err = check_model_path(model, path);
+    if (err)
+        free(path);
+    else
+        *ret_path = path;
+    return err;
+}
+
+/* ---- The configuration ----------------------------------------------------------------------- */
+
+static bool lacks_list(const struct doc *config, const char *list)
+{
+    return doc_count(doc_get(doc_root(config), list)) == 0;
+}
+
+bool model_file_lacks_tensors(const struct doc *config)
+{
+    return lacks_list(config, "input") || lacks_list(config, "output");
+}
+
+/* Writes the old configuration with the missing parts added. */
+static void write_completed(FILE *to, const struct doc *config,
+                            const struct model_file_parts *parts)
+{
+    const struct doc_value *root = doc_root(config);
+    bool fill_inputs = lacks_list(config, "input"), fill_outputs = lacks_list(config, "output");
+
+    fprintf(to, "{\"max_batch_size\":%lld", (long long)parts->max_batch_size);
+    for (const struct doc_value *v = doc_first(root); v; v = v->next) {
+        if (strcmp(v->key, "max_batch_size") == 0 ||
+            (fill_inputs && strcmp(v->key, "input") == 0) ||
+            (fill_outputs && strcmp(v->key, "output") == 0))
+            continue;
+        fputs(",", to);
+        doc_write_string(to, v->key);
+        fprintf(to, ":%.*s", (int)v->raw_len, v->raw);
+    }
+    if (fill_inputs) {
+        fputs(",\"input\":", to);
+        parts->write_inputs(to, parts->arg);
+    }
+    if (fill_outputs) {
+        fputs(",\"output\":", to);
+        parts->write_outputs(to, parts->arg);
+    }
+    if (parts->max_batch_size > 1 && !doc_get(root, "dynamic_batching") &&
+        !doc_get(root, "sequence_batching") && !doc_get(root, "ensemble_scheduling"))
+        fputs(",\"dynamic_batching\":{}", to);
+    fputs("}", to);
+}
+
+static TRITONSERVER_Error *replace_config(TRITONBACKEND_Model *handle, struct doc **config,
+                                          const char *text, size_t len)
+{
+    TRITONSERVER_Message *message;
+    TRITONSERVER_Error *err;
+    const char *why;
+    struct doc *completed;
+
+    TRY(TRITONSERVER_MessageNewFromSerializedJson(&message, text, len));
+    err = TRITONBACKEND_ModelSetConfig(handle, 1, message);
+    backend_ignore(TRITONSERVER_MessageDelete(message), "deleting a message");
+    if (err)
+        return err;
+    completed = doc_parse(text, len, &why);
+    if (!completed)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "completed configuration: %s", why);
+    doc_free(*config);
+    *config = completed;
+    return NULL;
+}
+
+TRITONSERVER_Error *model_file_complete(TRITONBACKEND_Model *handle, struct doc **config,
+                                        const struct model_file_parts *parts)
+{
+    TRITONSERVER_Error *err;
+    char *text = NULL;
+    size_t len;
+    FILE *to = open_memstream(&text, &len);
+
+    if (!to)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    write_completed(to, *config, parts);
+    if (fclose(to) != 0)
+        err = backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    else
+        err = replace_config(handle, config, text, len);
+    free(text);
+    return err;
+}

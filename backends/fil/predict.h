@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * predict - the rows of a batch, and the forest's answer for each.
+ *
+ * One predictor belongs to one instance and is used by one thread at a time. It keeps the memory of
+ * a run, so that nothing is allocated per request here.
+ */
+#ifndef BACKENDS_FIL_PREDICT_H
+#define BACKENDS_FIL_PREDICT_H
+
+#include "fil/model.h"
+
+struct predictor;
+
+/* predictor_new - a predictor for a model, which must outlive it. */
+TRITONSERVER_Error *predictor_new(const struct forest_model *model,
+                                  struct predictor **ret_predictor);
+void predictor_free(struct predictor *p);
+
+/*
+ * predictor_run - fill the responses of a batch.
+ * Errors: INVALID_ARG  rows with another number of features
+ *         UNAVAILABLE  no memory
+ *         INTERNAL     treelite refuses to predict
+ */
+TRITONSERVER_Error *predictor_run(struct predictor *p, struct batch *b);
+
+#endif

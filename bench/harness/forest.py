@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The row about the cost that the backend fil adds to treelite, measured in one process
+(bench/micro/forest_backend.c)."""
+
+import json
+
+from . import micro
+from .report import figure, met, table
+from .servers import Missing
+
+WHERE = ".deps/venv/lib/python3*/site-packages"
+
+
+def _library(lab):
+    found = sorted(lab.root.glob(f"{WHERE}/treelite/lib/libtreelite.so*"))
+    if not found or not list(lab.root.glob(f"{WHERE}/xgboost")):
+        raise Missing("no treelite or no XGBoost in .deps/venv (make test-frameworks)")
+    return found[-1]
+
+
+def _repository(lab):
+    folder = lab.folder / "repositories" / "forest"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/forest_models.py", folder], "forest_models.py",
+                  pinned=False)
+    return folder
+
+
+def forest(lab):
+    """the backend fil around treelite's prediction of 20 trees: one row, 64 rows; CPU µs"""
+    library = _library(lab)
+    argv = [lab.programs / "bench_forest_backend", _repository(lab), lab.build / "backends", library, max(3, lab.settings.rounds)]
+    got = json.loads(micro.run(lab, argv, "forest_backend"))
+    rows = []
+    for name, cell in (("one row", got["rows_1"]), ("64 rows", got["rows_64"])):
+        rows.append([name, figure(cell["backend_us"] - cell["made_us"]), figure(cell["bare_us"]),
+                     f"{cell['added_us']:.2f} µs more than the bare prediction", "≤ 1.0", met(cell["added_us"] <= 1.0)])
+    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"], rows)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""forest_models.py FOLDER: the repository of forest_backend.c. Runs with .deps/venv/bin/python, which has XGBoost."""
+
+import pathlib
+import sys
+
+import numpy
+import xgboost
+
+CONFIG = """backend: "fil"
+max_batch_size: 64
+instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "model_type" value { string_value: "xgboost_ubj" } }
+parameters { key: "predict_proba" value { string_value: "true" } }
+"""
+
+
+def main(root):
+    rows = numpy.random.default_rng(1).normal(size=(500, 8)).astype(numpy.float32)
+    booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(rows, rows.sum(1) > 0), 20)
+    (root / "forest/1").mkdir(parents=True)
+    booster.save_model(root / "forest/1/xgboost.ubj")
+    (root / "forest/config.pbtxt").write_text(CONFIG)
+
+
+main(pathlib.Path(sys.argv[1]))

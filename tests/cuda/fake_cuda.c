@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libcuda.so.1 without a GPU: the functions that frontends/shm/cuda_memory.c looks for, with the
+ * types of the driver's ABI. "Memory of a GPU" is an object of shm_open(), whose name stands in the
+ * handle behind the letters FAKE. Its device address leads to pages that nobody may access, so that
+ * code which uses it as an address of its own ends by SIGSEGV.
+ *
+ * There are two devices. Like the driver, the functions need a current context. A copy of a part
+ * that the object does not have any more fails with "an illegal memory access". Handles and
+ * contexts in use are counted (fake_cuda_in_use()).
+ *
+ * A server finds it when its folder is in LD_LIBRARY_PATH; a test that has opened it by its path
+ * finds it by its name, too.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { N_DEVICES = 2, N_MAPPED = 64, MAX_DEPTH = 4 };
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    ILLEGAL_ADDRESS = 700,
+};
+
+struct handle {
+    char bytes[64];
+};
+
+struct mapped {
+    char *device, *host; /* the same bytes: as the driver numbers them, and where they are */
+    size_t n_bytes;
+    int fd;
+};
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct mapped all[N_MAPPED];
+static int contexts[N_DEVICES]; /* their addresses are the contexts; the values count users */
+static int is_initialized;
+
+static __thread void *stack[MAX_DEPTH];
+static __thread int depth;
+
+/* fake_cuda_in_use - the handles that are open, and the users of contexts. */
+int fake_cuda_in_use(void);
+int fake_cuda_in_use(void)
+{
+    int n = 0;
+    pthread_mutex_lock(&mu);
+    for (int i = 0; i < N_MAPPED; i++)
+        n += all[i].device != NULL;
+    for (int i = 0; i < N_DEVICES; i++)
+        n += contexts[i];
+    pthread_mutex_unlock(&mu);
+    return n;
+}
+
+int cuInit(unsigned int flags);
+int cuInit(unsigned int flags)
+{
+    is_initialized = 1;
+    return flags == 0 ? SUCCESS : INVALID_VALUE;
+}
+
+int cuDeviceGetCount(int *n);
+int cuDeviceGetCount(int *n)
+{
+    *n = N_DEVICES;
+    return is_initialized ? SUCCESS : NOT_INITIALIZED;
+}
+
+int cuDeviceGet(int *device, int number);
+int cuDeviceGet(int *device, int number)
+{
+    if (number < 0 || number >= N_DEVICES)
+        return INVALID_DEVICE;
+    *device = number;
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    pthread_mutex_lock(&mu);
+    contexts[device]++;
+    pthread_mutex_unlock(&mu);
+    *context = &contexts[device];
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    pthread_mutex_lock(&mu);
+    int was = contexts[device]--;
+    pthread_mutex_unlock(&mu);
+    return was > 0 ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuCtxPushCurrent_v2(void *context);
+int cuCtxPushCurrent_v2(void *context)
+{
+    if (!context || depth == MAX_DEPTH)
+        return INVALID_CONTEXT;
+    stack[depth++] = context;
+    return SUCCESS;
+}
+
+int cuCtxPopCurrent_v2(void **context);
+int cuCtxPopCurrent_v2(void **context)
+{
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    *context = stack[--depth];
+    return SUCCESS;
+}
+
+static int map_object(struct mapped *m, const char *name)
+{
+    struct stat object;
+    m->fd = shm_open(name, O_RDWR, 0);
+    if (m->fd < 0)
+        return INVALID_HANDLE;
+    fstat(m->fd, &object);
+    m->n_bytes = (size_t)object.st_size;
+    m->host = mmap(NULL, m->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+    m->device = mmap(NULL, m->n_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return SUCCESS;
+}
+
+int cuIpcOpenMemHandle_v2(unsigned long long *base, struct handle handle, unsigned int flags);
+int cuIpcOpenMemHandle_v2(unsigned long long *base, struct handle handle, unsigned int flags)
+{
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    if (flags != 1)
+        return INVALID_VALUE;
+    if (memcmp(handle.bytes, "FAKE", 4) != 0 || !memchr(handle.bytes, 0, sizeof(handle.bytes)))
+        return INVALID_HANDLE;
+    int result = INVALID_HANDLE;
+    pthread_mutex_lock(&mu);
+    for (int i = 0; i < N_MAPPED; i++) {
+        if (all[i].device)
+            continue;
+        result = map_object(&all[i], handle.bytes + 4);
+        *base = (unsigned long long)all[i].device;
+        break;
+    }
+    pthread_mutex_unlock(&mu);
+    return result;
+}
+
+/* The mapping with these bytes; NULL: there is none. */
+static struct mapped *find_locked(unsigned long long at, size_t n_bytes)
+{
+    for (int i = 0; i < N_MAPPED; i++) {
+        unsigned long long base = (unsigned long long)all[i].device;
+        if (base && at >= base && at - base <= all[i].n_bytes &&
+            n_bytes <= all[i].n_bytes - (at - base))
+            return &all[i];
+    }
+    return NULL;
+}
+
+int cuIpcCloseMemHandle(unsigned long long base);
+int cuIpcCloseMemHandle(unsigned long long base)
+{
+    int result = INVALID_VALUE;
+    pthread_mutex_lock(&mu);
+    struct mapped *m = depth > 0 ? find_locked(base, 0) : NULL;
+    if (m && base == (unsigned long long)m->device) {
+        munmap(m->device, m->n_bytes);
+        munmap(m->host, m->n_bytes);
+        close(m->fd);
+        *m = (struct mapped){0};
+        result = SUCCESS;
+    }
+    pthread_mutex_unlock(&mu);
+    return result;
+}
+
+int cuMemGetAddressRange_v2(unsigned long long *base, size_t *n_bytes, unsigned long long at);
+int cuMemGetAddressRange_v2(unsigned long long *base, size_t *n_bytes, unsigned long long at)
+{
+    pthread_mutex_lock(&mu);
+    struct mapped *m = depth > 0 ? find_locked(at, 0) : NULL;
+    if (m) {
+        *base = (unsigned long long)m->device;
+        *n_bytes = m->n_bytes;
+    }
+    pthread_mutex_unlock(&mu);
+    return m ? SUCCESS : INVALID_VALUE;
+}
+
+/* Where those bytes are; NULL: the object does not have them, or no context is current. */
+static char *find_bytes(unsigned long long at, size_t n_bytes)
+{
+    struct stat object;
+    char *found = NULL;
+    pthread_mutex_lock(&mu);
+    struct mapped *m = depth > 0 ? find_locked(at, n_bytes) : NULL;
+    if (m) {
+        size_t offset = (size_t)(at - (unsigned long long)m->device);
+        fstat(m->fd, &object);
+        if (offset + n_bytes <= (size_t)object.st_size)
+            found = m->host + offset;
+    }
+    pthread_mutex_unlock(&mu);
+    return found;
+}
+
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t n_bytes);
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t n_bytes)
+{
+    const char *bytes = find_bytes(from, n_bytes);
+    if (!bytes)
+        return ILLEGAL_ADDRESS;
+    memcpy(to, bytes, n_bytes);
+    return SUCCESS;
+}
+
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t n_bytes);
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t n_bytes)
+{
+    char *bytes = find_bytes(to, n_bytes);
+    if (!bytes)
+        return ILLEGAL_ADDRESS;
+    memcpy(bytes, from, n_bytes);
+    return SUCCESS;
+}
+
+int cuGetErrorString(int result, const char **text);
+int cuGetErrorString(int result, const char **text)
+{
+    static const struct {
+        int result;
+        const char *text;
+    } texts[] = {
+        {SUCCESS, "no error"},
+        {INVALID_VALUE, "invalid argument"},
+        {NOT_INITIALIZED, "initialization error"},
+        {INVALID_DEVICE, "invalid device ordinal"},
+        {INVALID_CONTEXT, "invalid device context"},
+        {INVALID_HANDLE, "invalid resource handle"},
+        {ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (texts[i].result == result) {
+            *text = texts[i].text;
+            return SUCCESS;
+        }
+    }
+    *text = NULL;
+    return INVALID_VALUE;
+}
