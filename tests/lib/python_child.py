@@ -136,15 +136,15 @@ class Child:
 
     @staticmethod
     def _start(python, descriptors, environment):
-        """The descriptors become 3 to 7."""
-        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 60) for fd in descriptors]
+        """The descriptors become 3 to 7.
 
-        def move():
-            for i, fd in enumerate(high):
-                os.dup2(fd, 3 + i)
-
+        bash moves them. A preexec_fn would run in a copy of this process, where threads of gRPC's library run their handlers
+        of fork() and then write to stderr.
+        """
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 60) for fd in descriptors]
+        moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
         try:
-            return subprocess.Popen([python, FOLDER / "start.py"], preexec_fn=move, pass_fds=(3, 4, 5, 6, 7),
+            return subprocess.Popen(["bash", "-c", f'exec "$@" {moves}', "bash", python, FOLDER / "start.py"], pass_fds=high,
                                     env={**os.environ, **(environment or {})}, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         finally:
             for fd in high:
