@@ -17,8 +17,10 @@
  * - inside an execution that may last long: on the worker of a model that has not proven to be
  *   short. Other threads then begin with the next steps of its first response while it goes on.
  *
- * What responses before the final one set going is not posted, since the execution that sends them
- * may wait for it: their maker submits it at once, without a budget.
+ * Two things are not posted; their maker submits them at once, without a budget: what responses
+ * before the final one set going, since the execution that sends them may wait for it, and the
+ * steps of a request of a sequence, since the next request could overtake them as soon as the
+ * instance is given back.
  *
  * Nothing is allocated, and no lock is taken: the list belongs to the thread.
  */

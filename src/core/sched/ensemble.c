@@ -8,8 +8,8 @@
  * state machine. steps.mu guards the state machine; it is not held while a step is submitted, an
  * answer is sent or a tensor is freed. A step that has begun keeps the request, n_busy counts the
  * threads that come back to it; the last of all, once the request is over, ends it. The requests of
- * the steps that become ready are made under the lock. They are posted, and begun after the
- * execution, on the same thread (afterwards.h), without the lock.
+ * the steps that become ready are made under the lock. They are begun without it, on the same
+ * thread: after the execution (afterwards.h), or at once if the request is part of a sequence.
  *
  * Most steps answer and are released inside one short execution. Both are then reported together,
  * by the release. A backend that keeps the request beyond its call (on_step_kept()) does not hold
@@ -408,6 +408,16 @@ static void free_values(struct ensemble_value *v)
     }
 }
 
+/*
+ * A request of a sequence must not overtake the one before it, of which a step has just ended. So
+ * its next steps are queued while the execution still has the instance: once that is given back,
+ * another thread may execute the next request on it, and queue that one's next step first.
+ */
+static bool may_begin_later(const struct ensemble_step_request *s)
+{
+    return LIKELY(!request_names_sequence(s->parent->outer));
+}
+
 /* Each of the steps keeps the ensemble's request until it is begun. */
 static void begin_steps(struct todo *t, struct begin when)
 {
@@ -415,7 +425,7 @@ static void begin_steps(struct todo *t, struct begin when)
     struct list *link;
     while ((link = list_pop(&t->steps))) {
         struct ensemble_step_request *s = LIST_ENTRY(link, struct ensemble_step_run, link)->data;
-        if (when.is_later)
+        if (when.is_later && may_begin_later(s))
             afterwards_post(&s->begin);
         else
             begin_step(s, when.budget, now_ns);

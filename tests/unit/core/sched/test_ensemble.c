@@ -1033,6 +1033,54 @@ static void steps_of_a_worker_are_queued_now(void **unused)
     tear_down(&f);
 }
 
+/* Does not end before the step behind has executed. */
+static struct status *execute_before_the_next(struct instance *in, struct request **batch,
+                                              uint32_t n)
+{
+    struct timespec until;
+    struct status *st = execute_sum(in, batch, n);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&gate.mu);
+    while (!gate.open)
+        assert_int_equal(pthread_cond_timedwait(&gate.cv, &gate.mu, &until), 0);
+    pthread_mutex_unlock(&gate.mu);
+    return st;
+}
+
+static struct status *execute_and_open(struct instance *in, struct request **batch, uint32_t n)
+{
+    struct status *st = execute_sum(in, batch, n);
+    set_gate(true);
+    return st;
+}
+
+/*
+ * The next request of a sequence cannot overtake one whose step has ended: the step behind is
+ * queued while the execution still has the instance.
+ */
+static void a_sequence_keeps_its_order_from_step_to_step(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    struct inline_budget budget = {.left_ns = 1000 * NS_PER_S, .is_embedders = true};
+    set_up(&f, ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"), CHAIN("X", "A") CHAIN("A", "Y")),
+           (struct member[]){{INLINE, execute_before_the_next}, {MEMBER, execute_and_open}});
+    set_gate(false);
+    server_watch(&f.members[0].server, &budget);
+    make_request(&a, &f, &by_hand);
+    a.request.maker.correlation_id.number = 7;
+    a.request.maker.inline_budget = &budget;
+    assert_null(add_numbers(&a, "X", numbers, (int64_t[]){4}, 1));
+    assert_null(server_infer(&f.members[0].server, &a.request));
+    wait_for_end(&a);
+    expect_numbers(a.responses[0], 0, 12, 4);
+    end_request(&a);
+    inline_watch_close(&budget.watch);
+    tear_down(&f);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 static struct status *ask_once(void *arg)
@@ -1095,6 +1143,7 @@ int main(void)
         cmocka_unit_test(steps_that_execute_inline_follow_each_other),
         cmocka_unit_test(a_request_that_is_kept_does_not_keep_its_answer),
         cmocka_unit_test(steps_of_a_worker_are_queued_now),
+        cmocka_unit_test(a_sequence_keeps_its_order_from_step_to_step),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
