@@ -177,22 +177,40 @@ struct search {
 };
 enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 
+/* Says what helps where a backend of Triton's is missing. */
+static void add_cure(struct buf *to, const char *backend, const char *folder)
+{
+    static const char *const of_triton[] = {"pytorch", "openvino", "tensorflow", "dali"};
+    if (strcmp(backend, "python") == 0)
+        buf_addf(to,
+                 "; install Conch's backend for Python, or put the files of Triton's own "
+                 "(/opt/tritonserver/backends/python) into '%s'",
+                 folder);
+    else if (strcmp(backend, "tensorrt") == 0)
+        buf_addf(to,
+                 "; TensorRT needs a GPU, and Conch executes on CPUs: export the model to ONNX");
+    for (size_t i = 0; i < ARRAY_SIZE(of_triton); i++) {
+        if (strcmp(backend, of_triton[i]) == 0)
+            buf_addf(to,
+                     "; Conch does not come with it: put the files of Triton's own "
+                     "(/opt/tritonserver/backends/%s) into '%s', or export the model to ONNX",
+                     backend, folder);
+    }
+}
+
 /* The text depends on whether the model or the backend named the library. */
 static struct status *not_found(const struct search *s, const char *name, size_t n_places)
 {
+    const char *backend = s->pb->backend;
     AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
     for (size_t i = 0; i < n_places; i++)
         buf_addf(&searched, "'%s' ", s->search_folders[i]);
-    if (strcmp(s->pb->backend, "python") == 0)
-        buf_addf(&searched,
-                 "; install Conch's backend for Python, or put the files of Triton's own "
-                 "(/opt/tritonserver/backends/python) into '%s'",
-                 s->search_folders[ALL - 1]);
+    add_cure(&searched, backend, s->search_folders[strcmp(backend, "python") == 0 ? ALL - 1 : OWN]);
     if (!*s->pb->runtime && n_places < ALL)
         return status_new(STATUS_INVALID_ARG,
                           "unable to find backend library for backend '%s', try specifying runtime "
                           "on the model configuration. Searched for %s: %s",
-                          s->pb->backend, name, buf_text(&searched));
+                          backend, name, buf_text(&searched));
     return status_new(STATUS_INVALID_ARG,
                       "unable to find backend library '%s' for model '%s', searched: %s", name,
                       s->pb->name, buf_text(&searched));
