@@ -11,16 +11,22 @@ import os
 import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import termios
+import urllib.request
 
+import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
 
 import onnx_models
 import repository
-from server import BACKENDS, BIN, Server, run_to_end
-from wire import ask, given, infer
+from server import BACKENDS, BIN, ROOT, SANITIZED, Server, run_to_end, wait_for
+from wire import Connection, ask, given, infer, request_bytes
 
 pytestmark = pytest.mark.conch_only("Triton says less")
 
@@ -694,3 +700,334 @@ def test_a_start_without_some_models_is_not_called_ready(tmp_path):
     with Server(tmp_path, flags=["--exit-on-error=false"], ready=False) as server:
         server.wait_log(f"Serving, but not ready: http://127.0.0.1:{server.port}")
         assert "\"Ready: " not in server.log()
+
+
+# ---- An operator, beyond the start ------------------------------------------------------------------------------------
+
+
+class Operated(Server):
+    """A server as an operator runs it: its log in a file, metrics, models loaded on demand; for this machine alone."""
+
+    def __init__(self, root, file, **more):
+        super().__init__(root, flags=["--model-control-mode=explicit", "--load-model=*", "--allow-metrics=true", "--metrics-port=0",
+                                      "--metrics-address=127.0.0.1", f"--log-file={file}"], **more)
+        self.file = file
+
+    def log(self):
+        return self.file.read_text() if self.file.exists() else ""
+
+    def metric(self, name, **labels):
+        """The value of the only line of this name with these labels."""
+        (port,) = re.findall(r"Started Metrics Service at \S+:(\d+)", self.log())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
+            lines = [line for line in page.read().decode().splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+        (line,) = [line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())]
+        return float(line.split()[-1])
+
+
+def count_ok(server, n=1):
+    for _ in range(n):
+        assert infer(server, "iris", iris()).status == 200
+
+
+def test_an_operator_replaces_a_model_by_a_broken_one_and_mends_it(tmp_path):
+    config = repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], max_batch_size=8) / "config.pbtxt"
+    good = config.read_text()
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server:
+        config.write_text(good + "dynamic_batchin {}\n")
+        refused = load_error(server, "iris")
+        assert f"{config}:7:1: " in refused and refused.endswith('has no field named "dynamic_batchin", did you mean "dynamic_batching"?')
+        server.wait_log("Poll failed for model directory 'iris': ")    # a colleague reads it there
+        count_ok(server)    # the model as it was serves on, and the pod stays in service
+        assert ask(server, "GET", "/v2/health/ready").status == 200
+        config.write_text(good.replace("max_batch_size: 8", "max_batch_size: 16"))
+        assert ask(server, "POST", "/v2/repository/models/iris/load").status == 200
+        rows = {"inputs": [given("INPUT0", "FP32", [16, 4], [0] * 64)]}
+        assert infer(server, "iris", rows).status == 200
+
+
+def test_an_operator_takes_a_model_out_of_service(tmp_path):
+    repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], max_batch_size=8)
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server:
+        assert ask(server, "POST", "/v2/repository/models/iris/unload").status == 200
+        server.wait_log("successfully unloaded 'iris' version 1")
+        assert ask(server, "GET", "/v2/models/iris/ready").status != 200
+        refused = infer(server, "iris", iris())
+        assert refused.status == 404 and json.loads(refused.body)["error"].endswith("'iris' has no available versions")
+        (row,) = json.loads(ask(server, "POST", "/v2/repository/index").body)
+        assert row["state"] == "UNAVAILABLE" and row["reason"] == "unloaded"
+
+
+def test_an_operator_sees_in_the_metrics_who_fails_and_why(tmp_path):
+    repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], max_batch_size=8)
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server:
+        count_ok(server, 3)
+        assert infer(server, "iris", {"inputs": [given("INPUT0", "FP32", [9, 4], [0] * 36)]}).status == 400
+        assert ask(server, "POST", "/v2/models/irsi/infer", b"{}").status == 404
+        assert server.metric("nv_inference_request_success", model="iris") == 3
+        assert server.metric("conch_inference_request_refused", model="iris", reason="invalid") == 1
+        assert server.metric("conch_frontend_requests", protocol="http", status="404") == 1
+        assert server.metric("conch_batch_size_count", model="iris") == 3
+
+
+def load_again(server):
+    """Returns when the log has that load, too."""
+    said = server.log().count("successfully loaded 'iris'")
+    for change in "unload", "load":
+        assert ask(server, "POST", f"/v2/repository/models/iris/{change}").status == 200
+    wait_for(lambda: server.log().count("successfully loaded 'iris'") > said, 60, "the log has the load")
+
+
+def test_an_operator_raises_the_level_of_the_log_for_a_while(tmp_path):
+    repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], max_batch_size=8)
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server:
+        server.wait_log('] "Ready: ')
+        quiet = len(server.log())
+        count_ok(server)
+        assert len(server.log()) == quiet, "a request leaves no line"
+        assert ask(server, "POST", "/v2/logging", b'{"log_verbose_level":1}').json()["log_verbose_level"] == 1
+        load_again(server)
+        assert server.log().count("initializing instance 'iris_0") == 1
+        assert ask(server, "POST", "/v2/logging", b'{"log_verbose_level":0}').json()["log_verbose_level"] == 0
+        load_again(server)
+        assert server.log().count("initializing instance 'iris_0") == 1
+
+
+def test_an_operator_rotates_the_log(tmp_path):
+    repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], max_batch_size=8)
+    with Operated(tmp_path / "models", tmp_path / "conch.log", wrap=["setsid"]) as server:    # a service has no terminal
+        old = server.file.rename(tmp_path / "conch.log.1")
+        assert ask(server, "POST", "/v2/repository/models/iris/unload").status == 200
+        wait_for(lambda: "successfully unloaded 'iris'" in old.read_text(), 60, "the line is in the renamed file")
+        server.signal(signal.SIGHUP)
+        server.wait_log("the log file has been opened anew")
+        assert ask(server, "POST", "/v2/repository/models/iris/load").status == 200
+        server.wait_log("successfully loaded 'iris'")
+        assert "the log file has been opened anew" not in old.read_text()
+    assert "Signal (15) received" in server.out.text() + server.err.text()
+
+
+def test_an_operator_stops_the_server_and_no_request_is_lost(tmp_path):
+    repository.write_identity(tmp_path / "models", "iris", [("FP32", [4])], execute_delay_ms=300)
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server, Connection(server) as connection:
+        body = json.dumps({"inputs": [given("INPUT0", "FP32", [4], [1, 2, 3, 4])]}).encode()
+        connection.send(request_bytes("POST", "/v2/models/iris/infer", body))
+        wait_for(connection.taken, 60, "the server has read the request")
+        server.signal(signal.SIGTERM)
+        assert connection.response().json()["outputs"][0]["data"] == [1, 2, 3, 4]
+        assert server.wait() == 0
+
+
+# ---- A user who comes from Triton -------------------------------------------------------------------------------------
+
+
+TRITON_FLAGS = ["--strict-model-config=false", "--pinned-memory-pool-byte-size=268435456", "--cuda-memory-pool-byte-size=0:67108864",
+                "--min-supported-compute-capability=6.0", "--backend-config=tensorflow,version=2", "--http-thread-count=8"]
+
+
+def write_of_triton(root):
+    """A repository as Triton users have it: one model that Conch serves, and three that need what it does not have."""
+    repository.copy_example(root, "digits")
+    tensors = repository.tensor("input", "i", "FP32", [4]) + repository.tensor("output", "o", "FP32", [4])
+    for name, platform, file in (("plan", "tensorrt_plan", "model.plan"), ("torch", "pytorch_libtorch", "model.pt")):
+        (repository.write_model(root, name, f'platform: "{platform}"\nmax_batch_size: 8\n{tensors}') / "1" / file).touch()
+    shutil.copy(ONNX, repository.write_model(root, "gpu", 'backend: "onnxruntime"\ninstance_group [ { kind: KIND_GPU } ]\n') / "1/model.onnx")
+    return root
+
+
+CURES = {"plan": "TensorRT needs a GPU, and Conch executes on CPUs: export the model to ONNX",
+         "torch": "put the files of Triton's own (/opt/tritonserver/backends/pytorch) into",
+         "gpu": "write KIND_CPU, or KIND_AUTO for whichever the machine has"}
+
+
+class AsTriton(Server):
+    """Started by the name of Triton's program."""
+
+    def __init__(self, *repositories, **more):
+        super().__init__(*repositories, **more)
+        self.args[0] = os.path.join(os.path.dirname(os.path.abspath(BIN)), "tritonserver")
+
+
+def test_a_repository_of_triton_is_checked_first(tmp_path):
+    code, out, _ = conch("check", f"--backend-directory={BACKENDS}", write_of_triton(tmp_path))
+    assert code == 1 and "4 models, 3 errors, 0 warnings" in out
+    for name, cure in CURES.items():
+        assert cure in out[out.index(f"/{name}/config.pbtxt"):], out
+    assert "/digits/" not in out
+
+
+def test_the_command_line_of_triton_says_what_cannot_be_served_and_how_to_go_on(tmp_path):
+    done = subprocess.run([*AsTriton(write_of_triton(tmp_path)).args, *TRITON_FLAGS], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    *_, head, gpu, plan, torch, last = done.stderr.splitlines()
+    assert head == "error: creating server: Internal - 3 of 4 models failed:"
+    assert CURES["gpu"] in gpu and CURES["plan"] in plan and CURES["torch"] in torch
+    assert last == "With --exit-on-error=false the server starts without them."
+
+
+def test_the_command_line_of_triton_serves_the_rest(tmp_path):
+    flags = [*TRITON_FLAGS, "--exit-on-error=false"]
+    with AsTriton(write_of_triton(tmp_path), flags=flags, ready=False, grpc=True) as server:
+        server.await_rest()
+        for flag in ("pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "min-supported-compute-capability"):
+            assert f"--{flag} has no effect yet: it is for GPUs" in server.err.text()
+        assert "'--strict-model-config' has been deprecated! Please use '--disable-auto-complete-config' instead." in server.err.text()
+        rows = np.zeros((2, 64), np.float32)
+        for kind, url in ((triton_http, server.url), (triton_grpc, server.grpc_url)):
+            with kind.InferenceServerClient(url) as client:
+                assert client.get_server_metadata() and client.is_model_ready("digits")
+                given_rows = kind.InferInput("image", rows.shape, "FP32")
+                given_rows.set_data_from_numpy(rows)
+                assert client.infer("digits", [given_rows]).as_numpy("scores").shape == (2, 10)
+                with pytest.raises(InferenceServerException, match="gpu"):
+                    client.infer("gpu", [given_rows])
+        rows = {row["name"]: row for row in json.loads(ask(server, "POST", "/v2/repository/index").body)}
+        assert CURES["gpu"] in rows["gpu"]["reason"] and rows["digits"]["state"] == "READY"
+
+
+def test_a_dashboard_of_triton_finds_its_metrics(tmp_path):
+    """Each metric of a model that Triton's documentation names, with its labels (reference/features, metrics)."""
+    repository.copy_example(tmp_path / "models", "digits")
+    with Operated(tmp_path / "models", tmp_path / "conch.log") as server:
+        rows = {"inputs": [given("image", "FP32", [2, 64], [0] * 128)]}
+        assert infer(server, "digits", rows).status == 200
+        for name, value in (("request_success", 1), ("count", 2), ("exec_count", 1), ("pending_request_count", 0)):
+            assert server.metric(f"nv_inference_{name}", model="digits", version="1") == value
+        assert server.metric("nv_inference_request_failure", model="digits", reason="BACKEND", version="1") == 0
+        for part in ("request", "compute_infer"):
+            assert server.metric(f"nv_inference_{part}_duration_us", model="digits", version="1") > 0
+
+
+# ---- A contributor ----------------------------------------------------------------------------------------------------
+
+
+needs_checks = pytest.mark.skipif(not shutil.which("clang-format") or not shutil.which("codespell"),
+                                  reason="clang-format and codespell are not installed (make check)")
+needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a copy without a history is no clone")
+
+
+class Clone:
+    """The sources, or these parts of them, as a contributor has them who has cloned them."""
+
+    def __init__(self, folder, *parts):
+        self.folder = folder
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *parts]
+        for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0"):
+            source, to = ROOT / name, folder / name
+            if name and (source.is_file() or source.is_symlink()):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, to, follow_symlinks=False)
+        (folder / ".deps").symlink_to((ROOT / ".deps").resolve())
+        for words in (["init", "-q"], ["config", "user.name", "New"], ["config", "user.email", "new@example.com"], ["add", "-A"],
+                      ["commit", "-q", "-m", "all: what was cloned"]):
+            assert self.run("git", *words)[0] == 0
+
+    def run(self, *words):
+        """(exit code, what was printed)"""
+        done = subprocess.run(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=300, check=False)
+        return done.returncode, done.stdout
+
+    def write(self, name, text):
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    return Clone(tmp_path_factory.mktemp("clone") / "conch")
+
+
+def test_each_target_that_pages_name_is_in_make_help():
+    done = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    listed = {line.split()[0] for line in done.stdout.splitlines()}
+    for page in ("README.md", "CONTRIBUTING.md", "tests/README.md", "docs/getting-started.md"):
+        text = (ROOT / page).read_text()
+        named = set(re.findall(r"(?:`|^ {4}|\n)make ([a-z-]+)", text))
+        assert named and named <= listed, f"{page}: {named - listed}"
+
+
+@needs_git
+def test_make_builds_the_product_alone_and_says_what_to_do_next(clone):
+    """Without building: `make -n` prints what it would do."""
+    code, out = clone.run("make", "-n")
+    assert code == 0
+    *_, build, last = out.splitlines()
+    assert build == "cmake --build --preset release --target product"
+    assert re.match(r'echo "built build/release/bin/conch; next: make run \(', last)
+
+
+TEST_IN_C = """/* SPDX-License-Identifier: Apache-2.0 */
+/* A contributor's first test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+
+static void test_that_fails(void **state)
+{
+    (void)state;
+    assert_int_equal(1, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_that_fails)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+"""
+
+
+@needs_git
+@pytest.mark.skipif(SANITIZED, reason="a configuration of the build is the same under sanitizers")
+def test_a_file_in_the_right_place_is_a_test(clone):
+    """The list of tests has it without an entry anywhere, and it compiles with what the page says is there."""
+    clone.write("tests/unit/base/test_mine.c", TEST_IN_C)
+    code, out = clone.run("cmake", "--preset", "release", "--log-level=WARNING")
+    assert code == 0, out
+    code, out = clone.run("ctest", "--test-dir", "build/release", "-N", "-R", "^base/mine$")
+    assert code == 0 and ": base/mine" in out and "Total Tests: 1" in out
+    code, out = clone.run("ninja", "-C", "build/release", "tests/CMakeFiles/test-base-mine.dir/unit/base/test_mine.c.o")
+    assert code == 0, out
+
+
+@needs_git
+@needs_checks
+def test_slips_of_a_contributor_are_found_by_name_and_mended(tmp_path):
+    clone = Clone(tmp_path / "conch", "tools", "src/base", "docs/howto", ".clang-format", ".editorconfig")
+    clone.write("src/base/mine.c", "/* SPDX-License-Identifier: Apache-2.0 */\nint  mine ;\n")
+    clone.write("docs/mine.md", "# Mine\n\nA line with a blank at its end. \n")
+    clone.write("tools/mine", "#!/bin/sh\necho recieve\n")
+    code, out = clone.run("tools/check", "format", "whitespace", "licence", "spelling")
+    assert code == 1 and out.splitlines()[-1] == "check: failed: format whitespace licence spelling"
+    for told in ("src/base/mine.c:2:", "docs/mine.md:3:", "tools/mine: no licence in the first two lines", "tools/mine:2: recieve ==> receive"):
+        assert told in out, out
+    assert clone.run("tools/format")[0] == 0
+    code, out = clone.run("tools/check", "format", "whitespace")
+    assert code == 0, out
+
+
+@needs_git
+def test_a_test_that_would_never_run_is_found(clone):
+    clone.write("tests/system/test_twice.py", '"""Two tests of one name."""\n\n\ndef test_same():\n    pass\n\n\ndef test_same():\n    assert 0\n')
+    code, out = clone.run("tools/check", "duplicates")
+    assert code == 1 and "tests/system/test_twice.py" in out and "test_same" in out, out
+    (clone.folder / "tests/system/test_twice.py").unlink()
+
+
+@needs_git
+@pytest.mark.parametrize("message, says", [
+    ("Fixed stuff.", "the subject is not `area: subject`"),
+    ("docs: " + "x" * 80, "the subject has 86 characters, 72 at most"),
+    ("docs: tell more\nwithout a blank line", "the second line is not blank"),
+    ("docs: tell more", None),
+])
+def test_the_hook_reads_the_message_of_a_commit(clone, message, says):
+    assert clone.run("git", "config", "core.hooksPath", "tools/hooks")[0] == 0
+    code, out = clone.run("git", "commit", "--allow-empty", "-m", message)
+    assert (code == 0) == (says is None), out
+    assert says is None or f"commit: {says}" in out
