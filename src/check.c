@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "conch/check.h"
 #include "options_priv.h"
 
@@ -337,7 +338,7 @@ int check_main(int argc, char *const argv[], const char *backends)
     int code = 0;
     char *wrong = parse_check_arguments(&a, argc, argv);
     if (wrong) {
-        fprintf(stderr, "conch check: %s\nTry 'conch check --help'.\n", wrong);
+        command_print_wrong("check", wrong);
         code = CONCH_CHECK_UNUSABLE;
     } else if (a.help) {
         print_help();

@@ -216,6 +216,14 @@ void command_done(struct command *c)
     free(c->argv);
 }
 
+void command_print_wrong(const char *command, const char *message)
+{
+    fputs("conch: ", stderr);
+    for (const char *p = message; *p; p++)
+        fputc(*p == '\n' ? ' ' : *p, stderr);
+    fprintf(stderr, "\nTry 'conch %s%s--help'.\n", command ? command : "", command ? " " : "");
+}
+
 void command_print_brief(void)
 {
     printf(

@@ -36,4 +36,13 @@ void command_done(struct command *c);
  */
 void command_print_brief(void);
 
+/*
+ * command_print_wrong - prints on stderr what is wrong with the words of a command, on one line,
+ * and where its help is. All commands do it in this form.
+ *
+ * @command  such as "check"; NULL: the server
+ * @message  in one or more lines
+ */
+void command_print_wrong(const char *command, const char *message);
+
 #endif

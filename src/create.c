@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "options_priv.h"
 #include "templates.h"
 
@@ -229,8 +230,7 @@ int create_main(int argc, char *const argv[])
     }
     bool is_known = argc == 3 && (strcmp(argv[1], "model") == 0 || strcmp(argv[1], "backend") == 0);
     if (!is_known) {
-        fprintf(stderr, "conch: 'new' makes a 'model' or a 'backend' in a folder\n"
-                        "Try 'conch new --help'.\n");
+        command_print_wrong("new", "'new' makes a 'model' or a 'backend' in a folder");
         return 2;
     }
     char *folder = option_message("%s", argv[2]);

@@ -34,6 +34,7 @@
 #include "exposure.h"
 #include "notify.h"
 #include "options.h"
+#include "options_priv.h"
 #include "program_log.h"
 #include "show_config.h"
 #include "triton/core/tritonserver.h"
@@ -759,16 +760,14 @@ static bool is_tritonserver(const char *program)
 }
 
 /* Prints the fault of the command line: with the usage as Triton does, otherwise on one line. */
-static void print_wrong(char *wrong, bool as_tritonserver)
+static void print_wrong(const char *wrong, bool as_tritonserver)
 {
     if (as_tritonserver) {
         options_help(stderr, "tritonserver", "all");
         fprintf(stderr, "\n%s\n", wrong);
         return;
     }
-    for (char *p = strchr(wrong, '\n'); p; p = strchr(p, '\n'))
-        *p = ' ';
-    fprintf(stderr, "conch: %s\nTry 'conch --help'.\n", wrong);
+    command_print_wrong(NULL, wrong);
 }
 
 static int print_help(const char *topic)
@@ -776,7 +775,9 @@ static int print_help(const char *topic)
     if (options_help(stdout, "conch", topic))
         return 0;
     char *topics = options_topics();
-    fprintf(stderr, "conch: there is no topic '%s' of --help; there are: %s\n", topic, topics);
+    char *wrong = option_message("there is no topic '%s' of --help; there are: %s", topic, topics);
+    command_print_wrong(NULL, wrong);
+    free(wrong);
     free(topics);
     return 1;
 }

@@ -178,10 +178,8 @@ int show_config_main(int argc, char *const argv[])
         wrong = find_shown_model(&s, path);
     if (!wrong)
         code = run_shown(&s, given, n_given, &wrong);
-    for (char *p = wrong ? strchr(wrong, '\n') : NULL; p; p = strchr(p, '\n'))
-        *p = ' ';
     if (wrong)
-        fprintf(stderr, "conch: %s\nTry 'conch config --help'.\n", wrong);
+        command_print_wrong("config", wrong);
     free(wrong);
     shown_done(&s);
     free(given);

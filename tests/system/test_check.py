@@ -212,7 +212,7 @@ def test_an_unreadable_repository_gives_2_after_the_others(root, form):
 def test_wrong_usage_gives_2(root, args, said):
     code, out, err = check(root, *args)
     assert (code, out) == (2, "")
-    assert err == f"conch check: {said}\nTry 'conch check --help'.\n"
+    assert err == f"conch: {said}\nTry 'conch check --help'.\n"
 
 
 def test_a_repository_may_begin_with_a_dash(root):

@@ -497,6 +497,21 @@ def test_a_slip_is_told_what_was_meant(wrong, says):
     assert hint == "Try 'conch --help'."
 
 
+@pytest.mark.parametrize("words, help_of, code", [
+    (["check"], "conch check", 2), (["check", "--fromat=json", "x"], "conch check", 2), (["check", "--explain", "E-nothing"], "conch check", 2),
+    (["config"], "conch config", 2), (["config", "nothing"], "conch config", 2), (["config", "--htp-port=1", "."], "conch config", 2),
+    (["new"], "conch new", 2), (["new", "modle", "x"], "conch new", 2),
+    (["help", "cooking"], "conch", 1), (["nothing"], "conch", 1), (["--htp-port=1"], "conch", 1), (["--config=nothing"], "conch", 1),
+])
+def test_all_commands_tell_wrong_words_in_one_voice(words, help_of, code):
+    """Two lines: what is wrong, and where help is, which is there."""
+    got, out, err = conch(*words)
+    said, hint = err.splitlines()
+    assert (got, out) == (code, "")
+    assert said.startswith("conch: ") and hint == f"Try '{help_of} --help'."
+    assert conch(*help_of.split()[1:], "--help")[0] == 0
+
+
 class Started(Server):
     """A server whose repository is named by words."""
 
@@ -995,16 +1010,19 @@ def test_a_file_in_the_right_place_is_a_test(clone):
     assert code == 0, out
 
 
+WRONG = "rec" "ieve"    # in two parts, since this file's spelling is checked, too
+
+
 @needs_git
 @needs_checks
 def test_slips_of_a_contributor_are_found_by_name_and_mended(tmp_path):
     clone = Clone(tmp_path / "conch", "tools", "src/base", "docs/howto", ".clang-format", ".editorconfig")
     clone.write("src/base/mine.c", "/* SPDX-License-Identifier: Apache-2.0 */\nint  mine ;\n")
     clone.write("docs/mine.md", "# Mine\n\nA line with a blank at its end. \n")
-    clone.write("tools/mine", "#!/bin/sh\necho recieve\n")
+    clone.write("tools/mine", f"#!/bin/sh\necho {WRONG}\n")
     code, out = clone.run("tools/check", "format", "whitespace", "licence", "spelling")
     assert code == 1 and out.splitlines()[-1] == "check: failed: format whitespace licence spelling"
-    for told in ("src/base/mine.c:2:", "docs/mine.md:3:", "tools/mine: no licence in the first two lines", "tools/mine:2: recieve ==> receive"):
+    for told in ("src/base/mine.c:2:", "docs/mine.md:3:", "tools/mine: no licence in the first two lines", f"tools/mine:2: {WRONG} ==> receive"):
         assert told in out, out
     assert clone.run("tools/format")[0] == 0
     code, out = clone.run("tools/check", "format", "whitespace")
