@@ -625,6 +625,9 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o, str
     exposure_warning(o, exposed, sizeof(exposed));
     if (*exposed)
         log_warn("%s", exposed);
+    exposure_warning_of_pages(o, exposed, sizeof(exposed));
+    if (*exposed)
+        log_warn("%s", exposed);
     return true;
 }
 

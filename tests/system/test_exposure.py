@@ -32,3 +32,25 @@ def test_a_warning_says_who_may_load_models(tmp_path, address, flags, said):
 def test_both_protocols_are_named(tmp_path):
     with Server(tmp_path, address="0.0.0.0", grpc="0.0.0.0", flags=[EXPLICIT]) as server:
         assert "Whoever reaches HTTP or gRPC may load" in server.log()
+
+
+PAGES = "Any page that a browser opens may ask this server"
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--http-cors-origins=*"], f"{PAGES}, even at 127.0.0.1, because of --http-cors-origins=*: name the origins of your pages instead"),
+        (["--http-cors-origins=*", EXPLICIT], f"{PAGES}, and load and unload models, even at 127.0.0.1, because of --http-cors-origins=*"),
+        (["--http-cors-origins=*", EXPLICIT, "--http-restricted-api=model-repository:k=v"], f"{PAGES}, even"),
+        (["--http-cors-origins=https://page.example", EXPLICIT], None),
+        ([EXPLICIT], None),
+    ],
+)
+def test_a_warning_says_what_all_pages_may_do(tmp_path, flags, said):
+    """At an address that other machines do not reach, since a browser of this one does."""
+    with Server(tmp_path, flags=flags) as server:
+        server.wait_log("Ready: ")
+        warnings = [line for line in server.log().splitlines() if PAGES in line]
+    assert len(warnings) == bool(said)
+    assert not said or (said in warnings[0] and warnings[0].startswith("W"))

@@ -500,7 +500,7 @@ def test_a_slip_is_told_what_was_meant(wrong, says):
 @pytest.mark.parametrize("words, help_of, code", [
     (["check"], "conch check", 2), (["check", "--fromat=json", "x"], "conch check", 2), (["check", "--explain", "E-nothing"], "conch check", 2),
     (["config"], "conch config", 2), (["config", "nothing"], "conch config", 2), (["config", "--htp-port=1", "."], "conch config", 2),
-    (["new"], "conch new", 2), (["new", "modle", "x"], "conch new", 2),
+    (["new"], "conch new", 2), (["new", "sodel", "x"], "conch new", 2),
     (["help", "cooking"], "conch", 1), (["nothing"], "conch", 1), (["--htp-port=1"], "conch", 1), (["--config=nothing"], "conch", 1),
 ])
 def test_all_commands_tell_wrong_words_in_one_voice(words, help_of, code):
