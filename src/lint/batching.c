@@ -8,7 +8,10 @@
 
 /* ---- the dynamic batcher --------------------------------------------------------------------- */
 
-/* Triton's guide to tuning has delays of some hundred µs without preferred sizes. */
+/*
+ * Triton's guide to its dynamic batcher raises the delay from 0 as far as the latency may rise; its
+ * example is 100 µs. Preferred sizes are no cure there: "for most models" they are to be left out.
+ */
 enum { NOTABLE_DELAY_US = 1000 };
 
 static void check_queue_delay(struct model_check *l, const Inference__ModelDynamicBatching *b)
@@ -27,7 +30,8 @@ static void check_queue_delay(struct model_check *l, const Inference__ModelDynam
         return;
     if (!has_sizes)
         lint_add(l->found, LINT_DELAY, position,
-                 "name the batch sizes worth waiting for in preferred_batch_size",
+                 "shorten the delay (Triton's guide begins with 100), or leave it out: what waits "
+                 "while an instance works becomes a batch anyway",
                  "without preferred_batch_size each request waits %" PRIu64
                  " µs, unless a batch of max_batch_size %d comes together sooner",
                  delay_us, l->pb->max_batch_size);

@@ -385,14 +385,14 @@ CASES = [
         "W-delay",
         DYNAMIC + "max_queue_delay_microseconds: 1000 }\n",
         ["6:1: warning: without preferred_batch_size each request waits 1000 µs, unless a batch of max_batch_size 8 comes "
-         "together sooner; name the batch sizes worth waiting for in preferred_batch_size [W-delay]"],
+         "together sooner; shorten the delay (Triton's guide begins with 100), or leave it out: what waits while an instance works becomes a batch anyway [W-delay]"],
         DYNAMIC + "max_queue_delay_microseconds: 1000 preferred_batch_size: 4 }\n",
     ),
     Case.of(
         "W-delay",
         DYNAMIC + "max_queue_delay_microseconds: 1000 }\n",
         ["6:1: warning: without preferred_batch_size each request waits 1000 µs, unless a batch of max_batch_size 8 comes "
-         "together sooner; name the batch sizes worth waiting for in preferred_batch_size [W-delay]"],
+         "together sooner; shorten the delay (Triton's guide begins with 100), or leave it out: what waits while an instance works becomes a batch anyway [W-delay]"],
         DYNAMIC + "max_queue_delay_microseconds: 999 }\n",
     ),
     Case.of(
