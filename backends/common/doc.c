@@ -371,6 +371,11 @@ const char *doc_string(const struct doc_value *v, const char *otherwise)
     return v && v->type == DOC_STRING ? v->string : otherwise;
 }
 
+bool doc_true(const struct doc_value *v)
+{
+    return v && v->type == DOC_BOOL && v->boolean;
+}
+
 bool doc_int(const struct doc_value *v, int64_t *ret_number)
 {
     const char *text;

@@ -65,6 +65,9 @@ const char *doc_string(const struct doc_value *v, const char *otherwise);
 /* doc_int - a whole number, or a string that holds one, as protobuf prints 64-bit numbers. */
 bool doc_int(const struct doc_value *v, int64_t *ret_number);
 
+/* doc_true - is v the word true? False: it is anything else, or NULL. */
+bool doc_true(const struct doc_value *v);
+
 /* doc_write_string - write s as a JSON string. */
 void doc_write_string(FILE *to, const char *s);
 

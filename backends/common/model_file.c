@@ -157,3 +157,96 @@ TRITONSERVER_Error *model_file_complete(TRITONBACKEND_Model *handle, struct doc 
     free(text);
     return err;
 }
+
+/* ---- Tensors --------------------------------------------------------------------------------- */
+
+void model_file_write_tensor(FILE *to, const char *name, const char *type, const int64_t *dims,
+                             size_t rank, bool batches)
+{
+    size_t first = batches ? 1 : 0;
+
+    fputs("{\"name\":", to);
+    doc_write_string(to, name);
+    fprintf(to, ",\"data_type\":\"%s\",\"dims\":[", type);
+    /* A configuration has "no dimensions" only as a reshape of one element. */
+    if (rank <= first)
+        fputs("1", to);
+    /* It cannot have 0, as in models with no elements, either: the dimension becomes any size,
+     * which the model decides. */
+    for (size_t d = first; d < rank; d++)
+        fprintf(to, "%s%lld", d > first ? "," : "", dims[d] == 0 ? -1LL : (long long)dims[d]);
+    fputs("]", to);
+    if (batches && rank == first)
+        fputs(",\"reshape\":{\"shape\":[]}", to);
+    fputs("}", to);
+}
+
+TRITONSERVER_Error *model_file_config_shape(const char *model, const struct doc_value *tensor,
+                                            bool batches, size_t max_rank, int64_t *dims,
+                                            size_t *ret_rank)
+{
+    const struct doc_value *reshape = doc_get(doc_get(tensor, "reshape"), "shape");
+    const struct doc_value *v = doc_first(reshape ? reshape : doc_get(tensor, "dims"));
+    size_t rank = 0;
+
+    if (batches)
+        dims[rank++] = -1;
+    for (; v; v = v->next) {
+        if (rank == max_rank)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "model '%s', tensor '%s': more than %zu dimensions", model,
+                                 doc_string(doc_get(tensor, "name"), ""), max_rank);
+        dims[rank] = -1;
+        doc_int(v, &dims[rank++]);
+    }
+    *ret_rank = rank;
+    return NULL;
+}
+
+size_t model_file_count_inputs(const struct doc *config)
+{
+    const struct doc_value *root = doc_root(config), *v = doc_first(doc_get(root, "batch_input"));
+    const struct doc_value *sequence = doc_get(root, "sequence_batching");
+    size_t n = doc_count(doc_get(root, "input")) + doc_count(doc_get(sequence, "control_input")) +
+               doc_count(doc_get(sequence, "state"));
+
+    for (; v; v = v->next)
+        n += doc_count(doc_get(v, "target_name"));
+    return n;
+}
+
+static int compare_tensor_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+TRITONSERVER_Error *model_file_unexpected(const char *what, const char *name, const char **names,
+                                          size_t n)
+{
+    TRITONSERVER_Error *err = NULL;
+    char *list = NULL;
+    size_t len;
+    FILE *to = open_memstream(&list, &len);
+
+    qsort(names, n, sizeof(*names), compare_tensor_names);
+    for (size_t i = 0; to && i < n; i++)
+        fprintf(to, "%s%s", i > 0 ? ", " : "", names[i]);
+    if (to && fclose(to) == 0)
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                            "unexpected inference %s '%s', allowed %ss are: %s", what, name, what,
+                            list);
+    free(list);
+    return err ? err : backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+}
+
+struct shape_text model_file_shape_text(const int64_t *dims, size_t rank)
+{
+    struct shape_text s = {"["};
+    size_t at = 1;
+
+    for (size_t i = 0; i < rank && at < sizeof(s.text) - 32; i++)
+        at += (size_t)snprintf(s.text + at, sizeof(s.text) - at, "%s%lld", i > 0 ? "," : "",
+                               (long long)dims[i]);
+    snprintf(s.text + at, sizeof(s.text) - at, "]");
+    return s;
+}

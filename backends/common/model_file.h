@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_file - where the file of a model is, and a configuration that is completed from it.
+ * model_file - where the file of a model is; a configuration that is completed from it, and what is
+ * needed to compare the two.
  *
  * Threads: one thread loads a model.
  */
@@ -46,6 +47,44 @@ TRITONSERVER_Error *model_file_complete(TRITONBACKEND_Model *handle, struct doc 
 
 /* model_file_lacks_tensors - does the configuration leave out inputs or outputs? */
 bool model_file_lacks_tensors(const struct doc *config);
+
+/*
+ * model_file_write_tensor - write an input or output as the configuration has it.
+ * @type     as configurations write it: TYPE_FP32
+ * @dims     of the model; -1: any size
+ * @batches  the first dimension is the batch, which a configuration leaves out
+ */
+void model_file_write_tensor(FILE *to, const char *name, const char *type, const int64_t *dims,
+                             size_t rank, bool batches);
+
+/*
+ * model_file_config_shape - the shape that the backend gets for an input or output: its dims, or
+ * what they are reshaped to, with -1 for the batch in front.
+ * @tensor  of the configuration
+ * @dims    room for max_rank
+ * Errors: INVALID_ARG  more than max_rank dimensions
+ */
+TRITONSERVER_Error *model_file_config_shape(const char *model, const struct doc_value *tensor,
+                                            bool batches, size_t max_rank, int64_t *dims,
+                                            size_t *ret_rank);
+
+/* model_file_count_inputs - how many inputs the configuration gives a model: those of requests, and
+ * those that the scheduler makes, which are controls and states of sequences, and batch inputs. */
+size_t model_file_count_inputs(const struct doc *config);
+
+/*
+ * model_file_unexpected - the error for an input or output that the model does not have.
+ * @what   "input" or "output"
+ * @names  of those that the model has; they are sorted in place
+ */
+TRITONSERVER_Error *model_file_unexpected(const char *what, const char *name, const char **names,
+                                          size_t n);
+
+/* model_file_shape_text - a shape for a message: [2,-1]. One that is too long is cut off. */
+struct shape_text {
+    char text[512];
+};
+struct shape_text model_file_shape_text(const int64_t *dims, size_t rank);
 
 #ifdef __cplusplus
 }

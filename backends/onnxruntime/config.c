@@ -28,33 +28,14 @@ static bool can_batch(const struct model *m)
     return true;
 }
 
-static void write_tensor(FILE *to, const struct tensor *t, bool batches)
-{
-    size_t first = batches ? 1 : 0;
-
-    fputs("{\"name\":", to);
-    doc_write_string(to, t->name);
-    fprintf(to, ",\"data_type\":\"%s\",\"dims\":[", t->type->config);
-    /* A configuration has "no dimensions" only as a reshape of one element. */
-    if (t->rank <= first)
-        fputs("1", to);
-    /* It cannot have 0, as in models with no elements, either: the dimension becomes any size,
-     * which the model decides. */
-    for (size_t d = first; d < t->rank; d++)
-        fprintf(to, "%s%lld", d > first ? "," : "", t->dims[d] == 0 ? -1LL : (long long)t->dims[d]);
-    fputs("]", to);
-    if (batches && t->rank == first)
-        fputs(",\"reshape\":{\"shape\":[]}", to);
-    fputs("}", to);
-}
-
 static void write_tensors(FILE *to, const struct tensor *tensors, size_t n, bool batches)
 {
     fputs("[", to);
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             fputs(",", to);
-        write_tensor(to, &tensors[i], batches);
+        model_file_write_tensor(to, tensors[i].name, tensors[i].type->config, tensors[i].dims,
+                                tensors[i].rank, batches);
     }
     fputs("]", to);
 }
@@ -120,73 +101,19 @@ TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *
 
 /* ---- Check ---------------------------------------------------------------------------------- */
 
-static int compare_tensor_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static TRITONSERVER_Error *refuse_unexpected_tensor(const char *what, const char *name,
                                                     const struct tensor *tensors, size_t n)
 {
     const char **names = calloc(n + 1, sizeof(*names));
-    TRITONSERVER_Error *err = NULL;
-    char *list = NULL;
-    size_t len;
-    FILE *to = open_memstream(&list, &len);
+    TRITONSERVER_Error *err;
 
-    if (names && to) {
-        for (size_t i = 0; i < n; i++)
-            names[i] = tensors[i].name;
-        qsort(names, n, sizeof(*names), compare_tensor_names);
-        for (size_t i = 0; i < n; i++)
-            fprintf(to, "%s%s", i > 0 ? ", " : "", names[i]);
-    }
-    if (to && fclose(to) == 0)
-        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                            "unexpected inference %s '%s', allowed %ss are: %s", what, name, what,
-                            list);
-    free(list);
+    if (!names)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        names[i] = tensors[i].name;
+    err = model_file_unexpected(what, name, names, n);
     free(names);
-    return err ? err : backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-}
-
-struct shape_text {
-    char text[512];
-};
-
-static struct shape_text print_shape_text(const int64_t *dims, size_t n)
-{
-    struct shape_text s = {"["};
-    size_t at = 1;
-
-    for (size_t i = 0; i < n && at < sizeof(s.text) - 32; i++)
-        at += (size_t)snprintf(s.text + at, sizeof(s.text) - at, "%s%lld", i > 0 ? "," : "",
-                               (long long)dims[i]);
-    snprintf(s.text + at, sizeof(s.text) - at, "]");
-    return s;
-}
-
-/* The shape that the backend gets: dims, or the shape that they are reshaped to, after the batch
- * dimension. */
-static TRITONSERVER_Error *config_shape(const struct model *m, const struct doc_value *config,
-                                        int64_t *dims, size_t *ret_rank)
-{
-    const struct doc_value *reshape = doc_get(doc_get(config, "reshape"), "shape");
-    const struct doc_value *v = doc_first(reshape ? reshape : doc_get(config, "dims"));
-    size_t rank = 0;
-
-    if (m->max_batch_size > 0)
-        dims[rank++] = -1;
-    for (; v; v = v->next) {
-        if (rank == MAX_RANK)
-            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s', tensor '%s': more than %d dimensions", m->name,
-                                 doc_string(doc_get(config, "name"), ""), MAX_RANK);
-        dims[rank] = -1;
-        doc_int(v, &dims[rank++]);
-    }
-    *ret_rank = rank;
-    return NULL;
+    return err;
 }
 
 static bool shapes_fit(const struct tensor *t, const int64_t *dims, size_t rank)
@@ -206,7 +133,7 @@ static TRITONSERVER_Error *check_ragged(const struct model *m, const struct tens
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unable to load model '%s', configuration expects model provides input "
                          "with shape [-1] for ragged input '%s', model provides %s",
-                         m->name, t->name, print_shape_text(t->dims, t->rank).text);
+                         m->name, t->name, model_file_shape_text(t->dims, t->rank).text);
 }
 
 static bool is_one(const int64_t *dims, size_t rank)
@@ -227,7 +154,7 @@ static TRITONSERVER_Error *check_config_shape(const struct model *m, struct tens
         return NULL;
     if (t->ragged)
         return check_ragged(m, t);
-    TRY(config_shape(m, config, dims, &rank));
+    TRY(model_file_config_shape(m->name, config, m->max_batch_size > 0, MAX_RANK, dims, &rank));
     if (t->rank == 0) {
         /* A single value, or a model of unknown rank; then any shape fits. */
         t->scalar = m->max_batch_size == 0 && (rank == 0 || (rank == 1 && dims[0] == 1));
@@ -237,25 +164,25 @@ static TRITONSERVER_Error *check_config_shape(const struct model *m, struct tens
                                    "unable to load model '%s', scalar tensor '%s', should only "
                                    "provide 1 in the model configuration when the model doesn't "
                                    "support batching. Model configuration provided: %s.",
-                                   m->name, t->name, print_shape_text(dims, rank).text);
+                                   m->name, t->name, model_file_shape_text(dims, rank).text);
     }
     if (m->max_batch_size > 0 && t->dims[0] != -1)
         return backend_error(
             TRITONSERVER_ERROR_INVALID_ARG,
             "model '%s', tensor '%s': max_batch_size > 0 needs a model whose first "
             "dimension is -1, but the model expects shape %s",
-            m->name, t->name, print_shape_text(t->dims, t->rank).text);
+            m->name, t->name, model_file_shape_text(t->dims, t->rank).text);
     if (shapes_fit(t, dims, rank))
         return NULL;
     return backend_error(
         TRITONSERVER_ERROR_INVALID_ARG,
         "model '%s', tensor '%s': the model expects %zu dimensions (shape %s) but the model "
         "configuration specifies %zu dimensions (%s %s)",
-        m->name, t->name, t->rank, print_shape_text(t->dims, t->rank).text, rank,
+        m->name, t->name, t->rank, model_file_shape_text(t->dims, t->rank).text, rank,
         m->max_batch_size > 0 ? "an initial batch dimension because max_batch_size > 0 followed by "
                                 "the explicit tensor shape, making complete shape"
                               : "shape",
-        print_shape_text(dims, rank).text);
+        model_file_shape_text(dims, rank).text);
 }
 
 static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor *t,
@@ -272,11 +199,6 @@ static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor
         m->name, type, what, t->name, t->type->config);
 }
 
-static bool is_doc_true(const struct doc_value *v)
-{
-    return v && v->type == DOC_BOOL && v->boolean;
-}
-
 static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
                                       struct tensor *tensors, size_t n)
 {
@@ -287,27 +209,13 @@ static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
         if (!t)
             return refuse_unexpected_tensor(what, name, tensors, n);
         t->configured = true;
-        t->optional = is_doc_true(doc_get(v, "optional"));
-        t->ragged = is_doc_true(doc_get(v, "allow_ragged_batch"));
+        t->optional = doc_true(doc_get(v, "optional"));
+        t->ragged = doc_true(doc_get(v, "allow_ragged_batch"));
         t->source = ragged_source(&m->ragged, name);
         TRY(check_type(m, t, v, what));
         TRY(check_config_shape(m, t, v));
     }
     return NULL;
-}
-
-/* Counts inputs of the model that the scheduler provides: controls and states of sequences, and
- * batch inputs. */
-static size_t count_other_inputs(const struct model *m)
-{
-    const struct doc_value *sequence = config_get(m, "sequence_batching");
-    size_t n =
-        doc_count(doc_get(sequence, "control_input")) + doc_count(doc_get(sequence, "state"));
-    const struct doc_value *v = doc_first(config_get(m, "batch_input"));
-
-    for (; v; v = v->next)
-        n += doc_count(doc_get(v, "target_name"));
-    return n;
 }
 
 /* Checks the batch inputs, which are made of the shapes of a batch. */
@@ -369,7 +277,7 @@ static size_t count_defaults(const struct model *m)
 
 TRITONSERVER_Error *model_check_config(struct model *m)
 {
-    size_t n_expected = doc_count(config_get(m, "input")) + count_other_inputs(m);
+    size_t n_expected = model_file_count_inputs(m->config);
     size_t n_defaults;
 
     if (n_expected < m->n_required || n_expected > m->n_inputs)
