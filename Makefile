@@ -53,9 +53,10 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 	@tests/clients/build java
 	@tools/test $(PRESET) system/test_grpc
 
-test-frameworks: ## install treelite, XGBoost and LightGBM (30 MB), and test the backends of their frameworks
-	@$(DEPS) -q run test forests
+test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB) and OpenVINO (60 MB), and test the backends of their frameworks
+	@$(DEPS) -q run test forests openvino
 	@tools/test $(PRESET) system/test_forests
+	@tools/test $(PRESET) system/test_openvino
 
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients

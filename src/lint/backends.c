@@ -72,6 +72,22 @@ static const struct parameter_traits fil[] = {
     {0},
 };
 
+/* Their words may be written in any case. */
+static const struct parameter_traits openvino[] = {
+    {.name = "CPU_EXTENSION_PATH"},
+    {.name = "INFERENCE_NUM_THREADS", .is_number = true, .max = 999999999},
+    {.name = "COMPILATION_NUM_THREADS", .is_number = true, .max = 999999999},
+    {.name = "HINT_BF16"},
+    {.name = "NUM_STREAMS"},
+    {.name = "PERFORMANCE_HINT"},
+    {.name = "SKIP_OV_DYNAMIC_BATCHSIZE"},
+    {.name = "ENABLE_BATCH_PADDING"},
+    {.name = "RESHAPE_IO_LAYERS"},
+    {.name = "RESHAPE_IO_LAYOUTS"},
+    {.name = "TARGET_DEVICE"},
+    {0},
+};
+
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
     {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
@@ -95,7 +111,7 @@ static const struct backend_traits backends[] = {
      .own_parameters = true},
     {.name = "tensorflow", .completes = true, .needs_file = true},
     {.name = "tensorrt", .completes = true, .needs_file = true},
-    {.name = "openvino", .completes = true, .needs_file = true},
+    {.name = "openvino", .completes = true, .needs_file = true, .parameters = openvino},
     {.name = "pytorch", .needs_file = true},
 };
 

@@ -180,7 +180,7 @@ enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 /* Says what helps where a backend of Triton's is missing. */
 static void add_cure(struct buf *to, const char *backend, const char *folder)
 {
-    static const char *const of_triton[] = {"pytorch", "openvino", "tensorflow", "dali"};
+    static const char *const of_triton[] = {"pytorch", "tensorflow", "dali"};
     if (strcmp(backend, "python") == 0)
         buf_addf(to,
                  "; install Conch's backend for Python, or put the files of Triton's own "

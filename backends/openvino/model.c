@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model is loaded in these steps:
+ *
+ *     find_openvino_file   the file, or the folder of a SavedModel
+ *     read_model        OpenVINO reads it; its tensors
+ *     complete_config, check_config, fit_model
+ *     compile_model     OpenVINO compiles it for the device; the tensors' ports
+ */
+#include "openvino/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model_file.h"
+
+struct tensor *model_tensor(const struct side *side, const char *name)
+{
+    for (size_t i = 0; i < side->n; i++)
+        if (strcmp(side->tensors[i].name, name) == 0)
+            return &side->tensors[i];
+    return NULL;
+}
+
+/* ---- Tensors --------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *read_tensor_name(const struct model *m, const struct side *side,
+                                            size_t i, const struct ov_port *port)
+{
+    const struct ov_api *api = &m->rt->lib.api;
+    char *name = NULL;
+
+    if (api->port_get_any_name(port, &name) != 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "model '%s': its %s %zu has no name",
+                             m->name, side->what, i);
+    side->tensors[i].name = strdup(name);
+    api->free(name);
+    return side->tensors[i].name ? NULL
+                                 : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+}
+
+static TRITONSERVER_Error *read_element_type(const struct model *m, const struct side *side,
+                                             size_t i, const struct ov_port *port)
+{
+    struct tensor *t = &side->tensors[i];
+    int type = 0;
+
+    TRY_OV(&m->rt->lib, "reading the type of a tensor", port_get_element_type, port, &type);
+    t->type = element_type_of(type);
+    return t->type ? NULL
+                   : backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                   "model '%s': %s '%s' has a datatype that no configuration has "
+                                   "(number %d in OpenVINO)",
+                                   m->name, side->what, t->name, type);
+}
+
+static TRITONSERVER_Error *take_partial_shape(const struct model *m, struct tensor *t,
+                                              const struct ov_partial_shape *shape)
+{
+    t->any_rank = shape->rank.min != shape->rank.max;
+    t->rank = t->any_rank ? 0 : (size_t)shape->rank.max;
+    if (t->rank > MAX_RANK)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "model '%s', tensor '%s': more than %d dimensions", m->name, t->name,
+                             MAX_RANK);
+    for (size_t d = 0; d < t->rank; d++) {
+        t->limits[d] = shape->dims[d];
+        t->dims[d] = t->limits[d].min == t->limits[d].max ? t->limits[d].max : -1;
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *read_tensor_shape(const struct model *m, struct tensor *t,
+                                             const struct ov_port *port)
+{
+    const struct library *l = &m->rt->lib;
+    struct ov_partial_shape shape = {0};
+    TRITONSERVER_Error *err;
+
+    TRY_OV(l, "reading the shape of a tensor", port_get_partial_shape, port, &shape);
+    err = take_partial_shape(m, t, &shape);
+    l->api.partial_shape_free(&shape);
+    return err;
+}
+
+static TRITONSERVER_Error *read_tensor(const struct model *m, const struct side *side, size_t i)
+{
+    const struct ov_api *api = &m->rt->lib.api;
+    struct ov_port *port = NULL;
+    TRITONSERVER_Error *err;
+
+    if ((side == &m->inputs ? api->model_const_input_by_index
+                            : api->model_const_output_by_index)(m->read, i, &port) != 0)
+        return library_error(&m->rt->lib, "reading a tensor");
+    err = read_tensor_name(m, side, i, port);
+    if (!err)
+        err = read_element_type(m, side, i, port);
+    if (!err)
+        err = read_tensor_shape(m, &side->tensors[i], port);
+    api->output_const_port_free(port);
+    return err;
+}
+
+static TRITONSERVER_Error *read_side(const struct model *m, struct side *side)
+{
+    const struct ov_api *api = &m->rt->lib.api;
+    size_t n = 0;
+
+    if ((side == &m->inputs ? api->model_inputs_size : api->model_outputs_size)(m->read, &n) != 0)
+        return library_error(&m->rt->lib, "counting tensors");
+    side->tensors = calloc(n + 1, sizeof(*side->tensors));
+    if (!side->tensors)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    side->n = n;
+    for (size_t i = 0; i < n; i++)
+        TRY(read_tensor(m, side, i));
+    return NULL;
+}
+
+static TRITONSERVER_Error *read_shapes_of(struct model *m, struct side *side)
+{
+    const struct ov_api *api = &m->rt->lib.api;
+
+    for (size_t i = 0; i < side->n; i++) {
+        struct tensor *t = &side->tensors[i];
+        struct ov_port *port = NULL;
+        TRITONSERVER_Error *err;
+
+        if ((side == &m->inputs ? api->model_const_input_by_name
+                                : api->model_const_output_by_name)(m->read, t->name, &port) != 0)
+            return library_error(&m->rt->lib, "reading a tensor");
+        err = read_tensor_shape(m, t, port);
+        api->output_const_port_free(port);
+        if (err)
+            return err;
+    }
+    return NULL;
+}
+
+TRITONSERVER_Error *model_read_shapes(struct model *m)
+{
+    TRY(read_shapes_of(m, &m->inputs));
+    return read_shapes_of(m, &m->outputs);
+}
+
+/* ---- The steps ------------------------------------------------------------------------------- */
+
+/* A SavedModel is a folder, which OpenVINO takes as a whole. */
+#define SAVED_MODEL "saved_model.pb"
+
+static TRITONSERVER_Error *find_openvino_file(struct model *m)
+{
+    size_t len, tail = strlen(SAVED_MODEL) + 1;
+
+    TRY(model_file_find(m->frame->handle, m->frame->config, m->name, "model.xml", SAVED_MODEL,
+                        &m->path));
+    len = strlen(m->path);
+    if (len > tail && strcmp(m->path + len - tail, "/" SAVED_MODEL) == 0)
+        m->path[len - tail] = '\0';
+    return NULL;
+}
+
+/* An extension is code that runs in the server. */
+static TRITONSERVER_Error *add_extension(const struct model *m)
+{
+    const char *path = m->asked.extension;
+
+    if (!path)
+        return NULL;
+    if (!m->rt->allow_extensions)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "model '%s': CPU_EXTENSION_PATH '%s' is code that would run in the "
+                             "server; --backend-config=openvino,allow-extensions=1 permits it",
+                             m->name, path);
+    TRY_OV(&m->rt->lib, "loading custom CPU extensions", core_add_extension, m->core, path);
+    BACKEND_LOG(INFO, "model '%s': the CPU extension %s is loaded", m->name, path);
+    return NULL;
+}
+
+/* OpenVINO's texts name the file, or not. Takes the error. */
+static TRITONSERVER_Error *name_file(const struct model *m, TRITONSERVER_Error *err)
+{
+    const char *text = TRITONSERVER_ErrorMessage(err);
+    TRITONSERVER_Error *named;
+
+    if (strstr(text, m->path))
+        return err;
+    named = backend_error(TRITONSERVER_ErrorCode(err), "%s (in '%s')", text, m->path);
+    TRITONSERVER_ErrorDelete(err);
+    return named;
+}
+
+static TRITONSERVER_Error *read_model(struct model *m)
+{
+    const struct library *l = &m->rt->lib;
+
+    TRY_OV(l, "making a core", core_create, &m->core);
+    TRY(add_extension(m));
+    if (l->api.core_read_model(m->core, m->path, NULL, &m->read) != 0)
+        return name_file(m, library_error(l, "reading model"));
+    TRY(read_side(m, &m->inputs));
+    return read_side(m, &m->outputs);
+}
+
+/* Is the word in the list, whose words have blanks between them? */
+static bool lists_word(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += len)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
+            return true;
+    return false;
+}
+
+/* Devices refuse properties that they do not have, when the model is compiled. */
+static TRITONSERVER_Error *has_property(const struct model *m, const char *key, bool *ret_has)
+{
+    const struct library *l = &m->rt->lib;
+    char *all = NULL;
+
+    TRY_OV(l, "reading the properties of the device", core_get_property, m->core, m->asked.device,
+           "SUPPORTED_PROPERTIES", &all);
+    *ret_has = lists_word(all, key);
+    l->api.free(all);
+    return NULL;
+}
+
+static TRITONSERVER_Error *set_properties(const struct model *m)
+{
+    const struct library *l = &m->rt->lib;
+
+    for (const struct property *p = m->asked.properties; p->key; p++) {
+        bool has = false;
+
+        TRY(has_property(m, p->key, &has));
+        if (!has) {
+            BACKEND_LOG(WARN,
+                        "model '%s': OpenVINO's device %s has no %s; the parameter has no "
+                        "effect",
+                        m->name, m->asked.device, p->key);
+            continue;
+        }
+        BACKEND_LOG(VERBOSE, "model '%s': %s of %s is %s", m->name, p->key, m->asked.device,
+                    p->value);
+        TRY_OV(l, "configuring openvino core", core_set_property, m->core, m->asked.device, p->key,
+               p->value);
+    }
+    if (m->rt->cache_dir)
+        TRY_OV(l, "setting the folder of compiled models", core_set_property, m->core,
+               m->asked.device, "CACHE_DIR", m->rt->cache_dir);
+    return NULL;
+}
+
+static TRITONSERVER_Error *read_ports(struct model *m, struct side *side)
+{
+    const struct library *l = &m->rt->lib;
+
+    for (size_t i = 0; i < side->n; i++) {
+        struct tensor *t = &side->tensors[i];
+        int type = 0;
+
+        if ((side == &m->inputs
+                 ? l->api.compiled_model_input_by_name
+                 : l->api.compiled_model_output_by_name)(m->compiled, t->name, &t->port) != 0)
+            return library_error(l, "reading a tensor of the compiled model");
+        TRY_OV(l, "reading the type of a tensor", port_get_element_type, t->port, &type);
+        /* Memory is measured by our type. */
+        if (type != t->type->ov)
+            return backend_error(TRITONSERVER_ERROR_INTERNAL,
+                                 "model '%s': %s '%s' has another type when it is compiled "
+                                 "(number %d in OpenVINO)",
+                                 m->name, side->what, t->name, type);
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *compile_model(struct model *m)
+{
+    const struct library *l = &m->rt->lib;
+
+    TRY(set_properties(m));
+    TRY_OV(l, "loading model", core_compile_model, m->core, m->read, m->asked.device, 0,
+           &m->compiled);
+    l->api.model_free(m->read);
+    m->read = NULL;
+    TRY(read_ports(m, &m->inputs));
+    return read_ports(m, &m->outputs);
+}
+
+static TRITONSERVER_Error *load_openvino_model(struct model *m)
+{
+    bool complete;
+
+    TRY(find_openvino_file(m));
+    TRY(read_parameters(m->frame->config, &m->asked));
+    TRY(read_model(m));
+    TRY(TRITONBACKEND_ModelAutoCompleteConfig(m->frame->handle, &complete));
+    if (complete)
+        TRY(complete_config(m));
+    /* Again: what it borrows is of the configuration before. */
+    TRY(read_parameters(m->frame->config, &m->asked));
+    TRY(ragged_read(m->frame->config, &m->ragged));
+    TRY(check_config(m));
+    TRY(fit_model(m));
+    return compile_model(m);
+}
+
+TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *frame,
+                               struct model **ret_model)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    TRITONSERVER_Error *err;
+
+    if (!m)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    m->rt = rt;
+    m->frame = frame;
+    m->name = frame->name;
+    m->inputs.what = "input";
+    m->outputs.what = "output";
+    err = load_openvino_model(m);
+    if (err)
+        model_close(m);
+    else
+        *ret_model = m;
+    return err;
+}
+
+static void free_side(const struct model *m, struct side *side)
+{
+    for (size_t i = 0; i < side->n; i++) {
+        free(side->tensors[i].name);
+        if (side->tensors[i].port)
+            m->rt->lib.api.output_const_port_free(side->tensors[i].port);
+    }
+    free(side->tensors);
+}
+
+void model_close(struct model *m)
+{
+    if (!m)
+        return;
+    free_side(m, &m->inputs);
+    free_side(m, &m->outputs);
+    if (m->compiled)
+        m->rt->lib.api.compiled_model_free(m->compiled);
+    if (m->read)
+        m->rt->lib.api.model_free(m->read);
+    if (m->core)
+        m->rt->lib.api.core_free(m->core);
+    ragged_done(&m->ragged);
+    free(m->path);
+    free(m);
+}

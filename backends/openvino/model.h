@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model - one loaded version of a model: what OpenVINO has compiled, and what its tensors look
+ * like.
+ *
+ * Each model has a core of its own, which is OpenVINO's object for settings and extensions: those
+ * of one model change no other. All instances share the compiled model, and with it the weights.
+ *
+ * Threads: constant once loaded. Instances make requests of the compiled model at the same time.
+ */
+#ifndef BACKENDS_OPENVINO_MODEL_H
+#define BACKENDS_OPENVINO_MODEL_H
+
+#include "common/frame.h"
+#include "common/ragged.h"
+#include "openvino/library.h"
+#include "openvino/types.h"
+
+/* No operator makes tensors of so many dimensions. */
+#define MAX_RANK 32
+
+struct tensor {
+    char *name;                      /* the configuration's; OpenVINO may know others for it */
+    const struct element_type *type; /* the configuration's, too: OpenVINO converts */
+    bool any_rank;                   /* the model takes, or makes, any number of dimensions */
+    size_t rank;
+    int64_t dims[MAX_RANK]; /* -1: any size */
+    struct ov_dimension limits[MAX_RANK];
+
+    bool scalar; /* inputs: the model takes rank 0 where requests have shape [1] */
+    bool ragged; /* inputs: the model gets the elements of all requests as one list */
+    const struct ragged_input *made; /* inputs: of the shapes of a batch; NULL: requests have it */
+    const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
+
+    struct ov_port *port; /* of the compiled model */
+};
+
+/* One side of a model: its inputs, or its outputs. */
+struct side {
+    const char *what; /* "input" or "output" */
+    struct tensor *tensors;
+    size_t n;
+};
+
+/* What the parameters of a configuration ask for. */
+struct asked {
+    const char *extension; /* borrowed from the configuration; NULL: none */
+    char device[64];
+    bool fixed_batch; /* compile for batches of max_batch_size alone */
+    bool pad;         /* with fixed_batch: fill up smaller batches */
+    bool reshape;     /* the configuration's dims become the model's */
+    struct property {
+        const char *key; /* NULL: no further one */
+        char value[32];
+    } properties[8]; /* of the device */
+};
+
+/* Set when the server initialises the backend, constant until it finalises it. */
+struct runtime {
+    struct library lib;
+    int64_t default_max_batch_size;
+    bool allow_extensions;
+    char *cache_dir; /* of compiled models; NULL: none */
+};
+
+struct model {
+    const struct runtime *rt;
+    const char *name;
+    struct frame_model *frame;
+    char *path; /* of the file, or of the folder of a SavedModel */
+    struct asked asked;
+    struct ragged ragged;
+    int64_t fixed_rows; /* it takes batches of so many rows alone; 0: of any number */
+
+    struct ov_core *core;
+    struct ov_model *read; /* as read and changed, until it is compiled */
+    struct ov_compiled *compiled;
+    struct side inputs, outputs;
+};
+
+/* model_open - read the file, complete the configuration if that is allowed, check it, compile. */
+TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *frame,
+                               struct model **ret_model);
+void model_close(struct model *m);
+
+/* model_tensor - the tensor of a name, or NULL. */
+struct tensor *model_tensor(const struct side *side, const char *name);
+
+/* model_read_shapes - read again what shapes the tensors have. */
+TRITONSERVER_Error *model_read_shapes(struct model *m);
+
+/*
+ * read_parameters - what a configuration asks for.
+ * Errors: INVALID_ARG  a value that is none of its kind
+ */
+TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_asked);
+
+/* complete_config - add what the configuration leaves out, and pass it to the server. */
+TRITONSERVER_Error *complete_config(struct model *m);
+
+/* check_config - does the configuration have the model's tensors? Sets what it says of each. */
+TRITONSERVER_Error *check_config(struct model *m);
+
+/* fit_model - give the model the configuration's batch, shapes and types, and check its outputs. */
+TRITONSERVER_Error *fit_model(struct model *m);
+
+/* layout_has_batch - does a model in OpenVINO's own format say that the first dimension of each of
+ * its tensors is the batch? False for all other files. */
+bool layout_has_batch(const char *path);
+
+#endif

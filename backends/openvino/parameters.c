@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parameters, their values and the texts of errors are those of Triton's OpenVINO backend.
+ * Values may be written in any case. No state.
+ */
+#include "openvino/model.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* The properties of OpenVINO that parameters set. */
+enum kind { NUMBER, STREAMS, BF16, HINT };
+
+static const struct parameter {
+    const char *name, *property;
+    enum kind kind;
+} parameters[] = {
+    {"INFERENCE_NUM_THREADS", "INFERENCE_NUM_THREADS", NUMBER},
+    {"COMPILATION_NUM_THREADS", "COMPILATION_NUM_THREADS", NUMBER},
+    {"HINT_BF16", "INFERENCE_PRECISION_HINT", BF16},
+    {"NUM_STREAMS", "NUM_STREAMS", STREAMS},
+    {"PERFORMANCE_HINT", "PERFORMANCE_HINT", HINT},
+};
+
+#define N_PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
+_Static_assert(N_PARAMETERS + 1 < sizeof(((struct asked *)0)->properties) / sizeof(struct property),
+               "one more for the number of streams, and the end");
+
+static bool is_small_number(const char *value)
+{
+    size_t len = strlen(value);
+
+    return len > 0 && len < 10 && strspn(value, "0123456789") == len;
+}
+
+static bool is_word_of(const char *value, const char *const *all)
+{
+    for (; *all; all++)
+        if (strcmp(value, *all) == 0)
+            return true;
+    return false;
+}
+
+static const char *expected_value(enum kind kind, const char *value)
+{
+    static const char *const streams[] = {"AUTO", "NUMA", NULL};
+    static const char *const hints[] = {"LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT", NULL};
+
+    if (kind == NUMBER)
+        return is_small_number(value) ? NULL : "a non-negative number";
+    if (kind == BF16)
+        return strcmp(value, "YES") == 0 ? NULL : "YES";
+    if (kind == STREAMS)
+        return is_small_number(value) || is_word_of(value, streams)
+                   ? NULL
+                   : "either AUTO/NUMA/<int_value>";
+    return is_word_of(value, hints) ? NULL : "LATENCY/THROUGHPUT/CUMULATIVE_THROUGHPUT";
+}
+
+static void copy_upper(char *to, size_t size, const char *value)
+{
+    size_t i = 0;
+
+    for (; value[i] && i < size - 1; i++)
+        to[i] = (char)toupper((unsigned char)value[i]);
+    to[i] = '\0';
+}
+
+static TRITONSERVER_Error *read_property(const struct doc *config, const struct parameter *p,
+                                         struct property **at)
+{
+    const char *value = backend_parameter(config, p->name), *expected;
+    struct property *to = *at;
+
+    if (!value || !*value)
+        return NULL;
+    copy_upper(to->value, sizeof(to->value), value);
+    expected = expected_value(p->kind, to->value);
+    if (expected)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "expected the parameter '%s' to be %s, got %s", p->name, expected,
+                             value);
+    if (p->kind == BF16)
+        snprintf(to->value, sizeof(to->value), "bf16");
+    to->key = p->property;
+    (*at)++;
+    return NULL;
+}
+
+static bool is_parameter_yes(const struct doc *config, const char *name)
+{
+    const char *value = backend_parameter(config, name);
+
+    return value && strcasecmp(value, "yes") == 0;
+}
+
+/* The number of instances, as the completed configuration has it. */
+static int64_t count_configured_instances(const struct doc *config)
+{
+    const struct doc_value *v = doc_first(doc_get(doc_root(config), "instance_group"));
+    int64_t all = 0;
+
+    for (; v; v = v->next) {
+        int64_t n = 1;
+
+        doc_int(doc_get(v, "count"), &n);
+        all += n > 0 && n < 1024 ? n : 1;
+    }
+    return all;
+}
+
+static bool sets_property(const struct asked *a, const char *key)
+{
+    for (const struct property *p = a->properties; p->key; p++)
+        if (strcmp(p->key, key) == 0)
+            return true;
+    return false;
+}
+
+/* OpenVINO executes as many requests at the same time as it has streams; by default that is one on
+ * most machines, and the instances of a model would wait for each other. */
+static void choose_streams(const struct doc *config, struct asked *a, struct property *at)
+{
+    int64_t n = count_configured_instances(config);
+
+    if (n < 2 || strcmp(a->device, "CPU") != 0 || sets_property(a, "NUM_STREAMS") ||
+        sets_property(a, "PERFORMANCE_HINT"))
+        return;
+    at->key = "NUM_STREAMS";
+    snprintf(at->value, sizeof(at->value), "%lld", (long long)n);
+}
+
+TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_asked)
+{
+    struct asked a = {.device = "CPU"};
+    const char *device = backend_parameter(config, "TARGET_DEVICE");
+    const char *extension = backend_parameter(config, "CPU_EXTENSION_PATH");
+    struct property *at = a.properties;
+
+    if (device && strlen(device) >= sizeof(a.device))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "expected the parameter 'TARGET_DEVICE' to be a device, got %s",
+                             device);
+    if (device && *device)
+        copy_upper(a.device, sizeof(a.device), device);
+    a.extension = extension && *extension ? extension : NULL;
+    a.fixed_batch = is_parameter_yes(config, "SKIP_OV_DYNAMIC_BATCHSIZE");
+    a.pad = is_parameter_yes(config, "ENABLE_BATCH_PADDING");
+    a.reshape = is_parameter_yes(config, "RESHAPE_IO_LAYERS") ||
+                is_parameter_yes(config, "RESHAPE_IO_LAYOUTS");
+    for (size_t i = 0; i < N_PARAMETERS; i++)
+        TRY(read_property(config, &parameters[i], &at));
+    choose_streams(config, &a, at);
+    *ret_asked = a;
+    return NULL;
+}

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that OpenVINO's Python package writes when the tests begin, a SavedModel and an ONNX model of the same graph, and
+what OpenVINO itself answers."""
+
+import struct
+
+import numpy as np
+import onnx
+import openvino as ov
+from onnx import TensorProto, helper
+from openvino import opset15 as ops
+
+import repository
+
+
+def parameter(name, dims, datatype=np.float32):
+    node = ops.parameter(dims, datatype, name=name)
+    node.output(0).set_names({name})
+    return node
+
+
+def named(node, name, output=0):
+    node.output(output).set_names({name})
+    return node.output(output)
+
+
+def add_sub(dims, datatype=np.float32):
+    a, b = parameter("A", dims, datatype), parameter("B", dims, datatype)
+    return ov.Model([named(ops.add(a, b), "SUM"), named(ops.subtract(a, b), "DIFF")], [a, b], "add_sub")
+
+
+def convolutions(rng):
+    """Two convolutions, pooling, and scores of ten classes."""
+    image = parameter("image", [-1, 1, 8, 8])
+    x = image
+    for n_in, n_out in ((1, 8), (8, 16)):
+        weights = ops.constant(rng.standard_normal((n_out, n_in, 3, 3)).astype(np.float32) / 3)
+        x = ops.relu(ops.convolution(x, weights, [1, 1], [1, 1], [1, 1], [1, 1]))
+    x = ops.reduce_mean(x, ops.constant(np.array([2, 3])), False)
+    x = ops.matmul(x, ops.constant(rng.standard_normal((16, 10)).astype(np.float32)), False, False)
+    return ov.Model([named(ops.softmax(x, 1), "scores"), named(ops.topk(x, ops.constant(np.int64(1)), 1, "max", "value"), "best", 1)],
+                    [image], "convolutions")
+
+
+def dynamic():
+    """Any number of rows and columns; how many columns, too, of which the answer does not tell before."""
+    x = parameter("x", [-1, -1])
+    return ov.Model([named(ops.reduce_sum(x, ops.constant(np.array([1])), True), "sums"), named(ops.transpose(x, ops.constant(np.array([1, 0]))), "turned"),
+                     named(ops.non_zero(x), "places")], [x], "dynamic")
+
+
+def strings():
+    text = parameter("text", [-1], ov.Type.string)
+    parts = ops.string_tensor_unpack(text)
+    packed = ops.string_tensor_pack(parts.output(0), parts.output(1), parts.output(2))
+    lengths = ops.subtract(parts.output(1), parts.output(0))
+    return ov.Model([named(packed, "same"), named(lengths, "lengths")], [text], "strings")
+
+
+def scalar():
+    x = parameter("x", [])
+    return ov.Model([named(ops.add(x, ops.constant(np.float32(1))), "y")], [x], "scalar")
+
+
+def fixed_inside():
+    """A model whose graph holds its own number of rows."""
+    x = parameter("x", [4, 6])
+    y = ops.reshape(x, ops.constant(np.array([4, 2, 3])), False)
+    return ov.Model([named(ops.reduce_sum(y, ops.constant(np.array([2])), False), "y")], [x], "fixed_inside")
+
+
+def with_layouts(model, layout="N..."):
+    for node in (*model.get_parameters(), *model.get_results()):
+        node.layout = ov.Layout(layout)
+    return model
+
+
+def write(root, name, model, config="", file="model.xml", **parameters):
+    """The model as one of this name, in OpenVINO's own format."""
+    folder = repository.write_model(root, name, config_of(config, file, **parameters))
+    ov.save_model(model, folder / "1" / file, compress_to_fp16=False)
+    return folder / "1" / file
+
+
+def config_of(config, file="model.xml", **parameters):
+    text = 'backend: "openvino"\n' + config
+    if file != "model.xml":
+        text += f'default_model_filename: "{file}"\n'
+    for key, value in parameters.items():
+        text += f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'
+    return text
+
+
+def write_onnx(root, name, config=""):
+    """add_sub of [-1, 16] as an ONNX model."""
+    tensors = [helper.make_tensor_value_info(t, TensorProto.FLOAT, ["n", 16]) for t in ("A", "B", "SUM", "DIFF")]
+    graph = helper.make_graph([helper.make_node("Add", ["A", "B"], ["SUM"]), helper.make_node("Sub", ["A", "B"], ["DIFF"])], "g",
+                              tensors[:2], tensors[2:])
+    folder = repository.write_model(root, name, config_of(config, "model.onnx"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "1" / "model.onnx")
+
+
+# ---- A SavedModel, message by message: field numbers are those of TensorFlow's .proto files
+
+
+def field(number, content):
+    if isinstance(content, int):
+        return bytes([number << 3]) + varint(content)
+    content = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value):
+    out = b""
+    value &= (1 << 64) - 1
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+FLOAT = 1
+
+
+def shape_message(dims):
+    return b"".join(field(2, field(1, d)) for d in dims)
+
+
+def node_message(name, op, inputs=(), **attributes):
+    body = field(1, name) + field(2, op) + b"".join(field(3, i) for i in inputs)
+    for key, value in attributes.items():
+        body += field(5, field(1, key) + field(2, value))
+    return field(1, body)
+
+
+def saved_model(dims):
+    """add_sub with the signature A, B -> SUM, DIFF, and other names inside."""
+    floats = field(6, FLOAT)
+    graph = b"".join(node_message(f"in_{n}", "Placeholder", dtype=floats, shape=field(7, shape_message(dims))) for n in "ab")
+    graph += node_message("plus", "AddV2", ["in_a", "in_b"], T=floats) + node_message("minus", "Sub", ["in_a", "in_b"], T=floats)
+
+    def info(key, tensor):
+        return field(1, key) + field(2, field(1, tensor) + field(2, FLOAT) + field(3, shape_message(dims)))
+
+    signature = field(1, info("A", "in_a:0")) + field(1, info("B", "in_b:0"))
+    signature += field(2, info("SUM", "plus:0")) + field(2, info("DIFF", "minus:0")) + field(3, "tensorflow/serving/predict")
+    meta = field(1, field(4, "serve")) + field(2, graph) + field(5, field(1, "serving_default") + field(2, signature))
+    return field(1, 1) + field(2, meta)
+
+
+def write_saved_model(root, name, config=""):
+    folder = repository.write_model(root, name, config_of(config, "model.saved_model")) / "1" / "model.saved_model"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(saved_model([-1, 16]))
+
+
+# ---- OpenVINO's own answers
+
+
+def answers(model, **inputs):
+    compiled = ov.compile_model(model.clone(), "CPU")
+    result = compiled(inputs)
+    return {port.get_any_name(): result[port] for port in compiled.outputs}
+
+
+def bfloat16(values):
+    """The upper halves of floats, as BF16 travels."""
+    return b"".join(struct.pack("<f", v)[2:] for v in values)
