@@ -28,14 +28,20 @@ static struct afterwards *take_first(void)
     return first;
 }
 
+/* Is this thread inside a run, and in no execution that has begun in it? */
+static bool runs_here(void)
+{
+    return is_running && instance_executing() == level;
+}
+
 void afterwards_run_all(struct inline_budget *budget)
 {
-    const struct instance *here = instance_executing(), *outer = level;
+    const struct instance *outer = level;
     bool was_running = is_running;
-    if (was_running && here == outer)
+    if (runs_here())
         return;
     mutex_assert_none_held();
-    level = here;
+    level = instance_executing();
     is_running = true;
     while (afterwards_last) {
         struct afterwards *a = take_first();
@@ -51,6 +57,11 @@ bool afterwards_is_soon(void)
     if (!in || in->runner == RUNNER_NONE)
         return false; /* no execution, or that of a warm-up */
     return in->runner == RUNNER_CALLER || in->ends_soon;
+}
+
+bool afterwards_waits(void)
+{
+    return afterwards_is_soon() || runs_here();
 }
 
 void afterwards_post(struct afterwards *a)

@@ -4,8 +4,9 @@
  *
  * A backend mostly sends a response inside its execution. If the next step of an ensemble began
  * right there, its time would count as that of the model before, an ensemble that names a model
- * twice would find its instance busy, and fifty steps would be fifty frames of the stack. So the
- * maker of a step posts what is to be done. The thread does it when it has returned from the
+ * twice would find its instance busy, and fifty steps would be fifty frames of the stack. The same
+ * holds for the answer to the client, whose callback may take long. So the maker of a step posts
+ * what is to be done. The thread does it when it has returned from the
  * execution and, if that was inline, has given the instance back. By then it has an inline budget:
  * that of its loop or its embedder's call, or that of the instance's worker. So the thread that
  * ends a step executes the next short one without a hand-off. A worker with a queue first executes
@@ -50,6 +51,10 @@ struct afterwards {
 /* afterwards_is_soon - does the execution in which this thread is end soon, so that what is posted
  * now waits for that? Thread: any. */
 bool afterwards_is_soon(void);
+
+/* afterwards_waits - would what is posted now wait: for that execution, or for what this thread
+ * does afterwards already? Thread: any. */
+bool afterwards_waits(void);
 
 /* afterwards_post - has a->run() called, once. It is not posted already. Thread: any, without
  * locks. */

@@ -12,8 +12,9 @@
  * thread: after the execution (afterwards.h), or at once if the request is part of a sequence.
  *
  * Most steps answer and are released inside one short execution. Both are then reported together,
- * by the release. A backend that keeps the request beyond its call (on_step_kept()) does not hold
- * the answer back.
+ * when it is over: so neither this work nor the client's callback counts as the execution's time,
+ * and the stack stays flat. A backend that keeps the request beyond its call (on_step_kept()) does
+ * not hold the answer back.
  */
 #include <string.h>
 
@@ -77,15 +78,20 @@ static const struct request_ops step_ops = {
 static void begin_step(struct ensemble_step_request *s, struct inline_budget *budget,
                        uint64_t now_ns);
 
-/* The execution is over that has made the step ready. Mostly it has just ended, and said when. */
+/* Mostly an execution has just ended, and said when; 0: it has not. */
+static uint64_t take_now_ns(struct inline_budget *budget)
+{
+    if (!budget)
+        return 0;
+    uint64_t now_ns = budget->now_ns;
+    budget->now_ns = 0;
+    return now_ns;
+}
+
+/* The execution is over that has made the step ready. */
 static void begin_posted(struct afterwards *a, struct inline_budget *budget)
 {
-    uint64_t now_ns = 0;
-    if (budget) {
-        now_ns = budget->now_ns;
-        budget->now_ns = 0;
-    }
-    begin_step(CONTAINER_OF(a, struct ensemble_step_request, begin), budget, now_ns);
+    begin_step(CONTAINER_OF(a, struct ensemble_step_request, later), budget, take_now_ns(budget));
 }
 
 /* The step ends before it has begun. */
@@ -124,7 +130,7 @@ NODISCARD static struct status *make_step_locked(struct ensemble_request *er,
     request_init(&made->request, &step_ops, m, made->first, STEP_ARENA_BYTES, pool);
     made->step.request = &made->request;
     made->has_answer = false;
-    made->begin.run = begin_posted;
+    made->later.run = begin_posted;
     made->parent = er;
     made->run = s;
     made->plan = &er->scheduler->plan->steps[s->step];
@@ -251,6 +257,16 @@ static void begin_step(struct ensemble_step_request *s, struct inline_budget *bu
 
 /* ---- What a step tells ----------------------------------------------------------------------- */
 
+/*
+ * A request of a sequence must not overtake the one before it, of which a step has just ended. So
+ * its next steps are queued while the execution still has the instance: once that is given back,
+ * another thread may execute the next request on it, and queue that one's next step first.
+ */
+static bool may_go_on_later(const struct ensemble_step_request *s)
+{
+    return LIKELY(!request_names_sequence(s->parent->outer));
+}
+
 /* The ensemble's response that has the memory of a decoupled step's outputs. */
 static struct response *leaving_response(const struct response *resp)
 {
@@ -340,12 +356,11 @@ static void on_step_kept(struct request *r)
     values_done(s->answer.values);
 }
 
-static void on_step_release(struct request *r, uint32_t flags)
+/* Nothing is left of the step afterwards. */
+static void end_step(struct ensemble_step_request *s, struct begin when)
 {
-    struct ensemble_step_request *s = to_ensemble_step(r);
     struct ensemble_request *er = s->parent;
     struct ensemble_values *values = NULL;
-    (void)flags;
     mutex_lock(&er->steps.mu);
     if (LIKELY(s->has_answer)) {
         values = s->answer.values;
@@ -353,9 +368,28 @@ static void on_step_release(struct request *r, uint32_t flags)
     }
     steps_remove_locked(&er->steps, &s->step);
     ensemble_run_release(er->run, s->run);
-    request_unref(r); /* not the last one: the core has one until this returns */
-    advance_and_unlock(er, begin_later);
+    advance_and_unlock(er, when);
     values_done(values);
+    request_unref(&s->request);
+}
+
+/* The execution is over that has released the step. */
+static void end_posted(struct afterwards *a, struct inline_budget *budget)
+{
+    struct begin when = {.budget = budget, .now_ns = take_now_ns(budget)};
+    end_step(CONTAINER_OF(a, struct ensemble_step_request, later), when);
+}
+
+static void on_step_release(struct request *r, uint32_t flags)
+{
+    struct ensemble_step_request *s = to_ensemble_step(r);
+    (void)flags;
+    if (UNLIKELY(!s->has_answer) || !may_go_on_later(s)) {
+        end_step(s, begin_later);
+        return;
+    }
+    s->later.run = end_posted;
+    afterwards_post(&s->later);
 }
 
 /* ---- What the state machine wants ------------------------------------------------------------ */
@@ -408,16 +442,6 @@ static void free_values(struct ensemble_value *v)
     }
 }
 
-/*
- * A request of a sequence must not overtake the one before it, of which a step has just ended. So
- * its next steps are queued while the execution still has the instance: once that is given back,
- * another thread may execute the next request on it, and queue that one's next step first.
- */
-static bool may_begin_later(const struct ensemble_step_request *s)
-{
-    return LIKELY(!request_names_sequence(s->parent->outer));
-}
-
 /* Each of the steps keeps the ensemble's request until it is begun. */
 static void begin_steps(struct todo *t, struct begin when)
 {
@@ -425,8 +449,8 @@ static void begin_steps(struct todo *t, struct begin when)
     struct list *link;
     while ((link = list_pop(&t->steps))) {
         struct ensemble_step_request *s = LIST_ENTRY(link, struct ensemble_step_run, link)->data;
-        if (when.is_later && may_begin_later(s))
-            afterwards_post(&s->begin);
+        if (when.is_later && may_go_on_later(s))
+            afterwards_post(&s->later);
         else
             begin_step(s, when.budget, now_ns);
         now_ns = 0;

@@ -86,7 +86,7 @@ struct ensemble_step_answer {
 struct ensemble_step_request {
     struct request request; /* first */
     struct step step;
-    struct afterwards begin; /* of the thread that has made it ready */
+    struct afterwards later; /* its begin or its end, of the thread that has that to do */
     struct ensemble_request *parent;
     struct ensemble_step_run *run; /* until the step has ended and is released */
     const struct ensemble_step *plan;

@@ -28,7 +28,7 @@ static void end_kept(struct afterwards *a, struct inline_budget *budget)
 
 void spare_block_release(void *block)
 {
-    if (!afterwards_is_soon() || pool_block_bytes(block) < SPARE_BLOCK_LEAST_BYTES) {
+    if (!afterwards_waits() || pool_block_bytes(block) < SPARE_BLOCK_LEAST_BYTES) {
         pool_release(block);
         return;
     }

@@ -997,6 +997,48 @@ static void steps_that_execute_inline_follow_each_other(void **unused)
     tear_down(&f);
 }
 
+static const struct instance *answered_inside[2]; /* in whose execution the client was called */
+
+static void note_where_answered(struct request *r, struct response *resp, uint32_t flags)
+{
+    answered_inside[0] = instance_executing();
+    keep_response(r, resp, flags);
+}
+
+static void note_where_released(struct request *r, uint32_t flags)
+{
+    answered_inside[1] = instance_executing();
+    note_release(r, flags);
+}
+
+/* So the time of the client's callbacks does not count as that of the last model. */
+static void the_client_is_called_after_the_last_execution(void **unused)
+{
+    (void)unused;
+    struct fixture f;
+    struct asked a;
+    struct inline_budget budget = {.left_ns = 1000 * NS_PER_S, .is_embedders = true};
+    struct request_ops ops = by_hand;
+    ops.respond = note_where_answered;
+    ops.release = note_where_released;
+    set_up(&f, ENSEMBLE(INPUT("X", "-1") OUTPUT("Y", "-1"), CHAIN("X", "A") CHAIN("A", "Y")),
+           (struct member[]){{INLINE, execute_here}, {INLINE, execute_here}});
+    atomic_store(&n_executed, 0);
+    answered_inside[0] = answered_inside[1] = f.members[0].model->instances[0];
+    server_watch(&f.members[0].server, &budget);
+    make_request(&a, &f, &ops);
+    a.request.maker.inline_budget = &budget;
+    assert_null(add_numbers(&a, "X", numbers, (int64_t[]){4}, 1));
+    assert_null(server_infer(&f.members[0].server, &a.request));
+    assert_int_equal(a.n_final, 1);
+    assert_int_equal(a.n_released, 1);
+    assert_null(answered_inside[0]);
+    assert_null(answered_inside[1]);
+    end_request(&a);
+    inline_watch_close(&budget.watch);
+    tear_down(&f);
+}
+
 static struct clock_fake inline_clock;
 static atomic_uint_least64_t oldest_ns; /* the first time at which a step was queued */
 
@@ -1141,6 +1183,7 @@ int main(void)
         cmocka_unit_test(a_cancel_ends_the_producers_wait),
         cmocka_unit_test(a_producer_waits_for_300_seconds_only),
         cmocka_unit_test(steps_that_execute_inline_follow_each_other),
+        cmocka_unit_test(the_client_is_called_after_the_last_execution),
         cmocka_unit_test(a_request_that_is_kept_does_not_keep_its_answer),
         cmocka_unit_test(steps_of_a_worker_are_queued_now),
         cmocka_unit_test(a_sequence_keeps_its_order_from_step_to_step),
