@@ -30,10 +30,13 @@ struct step_times {
  * step. Thread: any. */
 static inline void step_times_add(struct step_times *t, const struct compute_ns *ns)
 {
-    /* Relaxed: the release of the step orders them before the end of the ensemble's request. */
-    atomic_fetch_add_explicit(&t->input_ns, ns->input, memory_order_relaxed);
+    /* Relaxed: the release of the step orders them before the end of the ensemble's request. Short
+     * steps often have no time but that of the model: a backend need not tell the parts apart. */
+    if (ns->input)
+        atomic_fetch_add_explicit(&t->input_ns, ns->input, memory_order_relaxed);
     atomic_fetch_add_explicit(&t->infer_ns, ns->infer, memory_order_relaxed);
-    atomic_fetch_add_explicit(&t->output_ns, ns->output, memory_order_relaxed);
+    if (ns->output)
+        atomic_fetch_add_explicit(&t->output_ns, ns->output, memory_order_relaxed);
 }
 
 /*

@@ -24,18 +24,27 @@ void steps_ref(struct steps *s)
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
 
-void steps_unref(struct steps *s)
+/* Drops the last n references, or n of more. */
+static void drop_refs(struct steps *s, int n)
 {
-    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+    /* The holder of all references needs no read-modify-write, because no thread can take another
+     * one. Acquire: it sees the writes of those that had some. */
+    if (atomic_load_explicit(&s->refs, memory_order_acquire) != n &&
+        atomic_fetch_sub_explicit(&s->refs, n, memory_order_acq_rel) != n)
         return;
     mutex_done(&s->mu);
     s->free(s);
 }
 
+void steps_unref(struct steps *s)
+{
+    drop_refs(s, 1);
+}
+
 void steps_begin(struct steps *s, struct request *parent, void (*free)(struct steps *s))
 {
     steps_init(s, free);
-    steps_ref(s);
+    atomic_init(&s->refs, 2); /* and the parent's */
     /* seq_cst: request_cancel() stores `cancelled`, and then loads this pointer. One of the two
      * threads sees what the other one has stored. */
     atomic_store(&parent->life.steps, s);
@@ -48,9 +57,9 @@ void steps_begin(struct steps *s, struct request *parent, void (*free)(struct st
 
 void steps_end(struct steps *s, struct request *parent)
 {
-    if (LIKELY(atomic_exchange_explicit(&parent->life.steps, NULL, memory_order_acq_rel) != NULL))
-        steps_unref(s);
-    steps_unref(s);
+    bool is_parents =
+        LIKELY(atomic_exchange_explicit(&parent->life.steps, NULL, memory_order_acq_rel) != NULL);
+    drop_refs(s, 1 + is_parents);
 }
 
 bool steps_add_locked(struct steps *s, struct step *step)

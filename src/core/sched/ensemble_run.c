@@ -446,6 +446,8 @@ bool ensemble_run_next_answer(struct ensemble_run *run, struct ensemble_answer *
 {
     if (run->is_answering || run->has_final)
         return false;
+    if (run->n_running && list_empty(&run->complete))
+        return false; /* the usual case */
     *ret_answer = (struct ensemble_answer){0};
     struct ensemble_wave *w = find_answerable(run);
     if (w)

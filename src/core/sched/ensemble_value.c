@@ -26,7 +26,10 @@ void ensemble_value_of_input(const struct request *outer, const struct input *in
 
 void ensemble_values_done(struct ensemble_values *values)
 {
-    if (atomic_fetch_sub_explicit(&values->n_left, 1, memory_order_acq_rel) == 1)
+    /* The last one needs no read-modify-write: no value is added. Acquire: it sees what the others
+     * have done. */
+    if (atomic_load_explicit(&values->n_left, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&values->n_left, 1, memory_order_acq_rel) == 1)
         response_free(values->response);
 }
 
