@@ -154,20 +154,20 @@ TRITONSERVER_Error *TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_Inference
     return NULL;
 }
 
-/* GETTER(function, result's type, result, field) */
-#define GETTER(function, type, result, field)                                                      \
+/* GETTER(function, result's type, result, its value) */
+#define GETTER(function, type, result, value)                                                      \
     TRITONSERVER_Error *TRITONSERVER_InferenceTrace##function(TRITONSERVER_InferenceTrace *trace,  \
                                                               type *result)                        \
     {                                                                                              \
         NEED(trace);                                                                               \
         NEED(result);                                                                              \
-        *result = to_trace(trace)->field;                                                          \
+        *result = value;                                                                           \
         return NULL;                                                                               \
     }
 
-GETTER(Id, uint64_t, id, id)
-GETTER(ParentId, uint64_t, parent_id, parent_id)
-GETTER(ModelName, const char *, model_name, model_name)
-GETTER(ModelVersion, int64_t, model_version, model_version)
-GETTER(RequestId, const char *, request_id, request_id)
-GETTER(Context, const char *, trace_context, context)
+GETTER(Id, uint64_t, id, to_trace(trace)->id)
+GETTER(ParentId, uint64_t, parent_id, to_trace(trace)->parent_id)
+GETTER(ModelName, const char *, model_name, to_trace(trace)->model_name)
+GETTER(ModelVersion, int64_t, model_version, to_trace(trace)->model_version)
+GETTER(RequestId, const char *, request_id, to_trace(trace)->request_id)
+GETTER(Context, const char *, context, trace_context(to_trace(trace)))

@@ -39,8 +39,6 @@ struct pbjson_style {
     pb_order_fn order; /* of fields */
     /* Whether to print this 64-bit integer as a number. protobuf itself prints a string. */
     bool (*is_number)(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *f);
-    bool has_hex_bytes;  /* bytes in hexadecimal; protobuf itself prints base64 */
-    bool hides_defaults; /* leaves out fields at their defaults, and empty lists */
 };
 
 /*

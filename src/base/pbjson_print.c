@@ -55,18 +55,6 @@ static void print_bytes(const ProtobufCBinaryData *bytes, struct json_writer *w)
     buf_addc(w->out, '"');
 }
 
-static void print_hex_bytes(const ProtobufCBinaryData *bytes, struct json_writer *w)
-{
-    static const char digits[] = "0123456789abcdef";
-    json_put_value(w);
-    buf_addc(w->out, '"');
-    for (size_t i = 0; i < bytes->len; i++) {
-        buf_addc(w->out, digits[bytes->data[i] >> 4]);
-        buf_addc(w->out, digits[bytes->data[i] & 15]);
-    }
-    buf_addc(w->out, '"');
-}
-
 static void print_wide(bool as_number, bool is_signed, const void *value, struct json_writer *w)
 {
     int64_t i = *(const int64_t *)value;
@@ -132,10 +120,7 @@ static void print_json_value(const ProtobufCMessageDescriptor *d, const Protobuf
         break;
     }
     case PROTOBUF_C_TYPE_BYTES:
-        if (style->has_hex_bytes)
-            print_hex_bytes(value, w);
-        else
-            print_bytes(value, w);
+        print_bytes(value, w);
         break;
     case PROTOBUF_C_TYPE_MESSAGE:
         print_message(*(ProtobufCMessage *const *)value, style, w);
@@ -188,8 +173,6 @@ static void print_json_map(const ProtobufCMessage *m, const ProtobufCFieldDescri
 static void print_json_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                              const struct pbjson_style *style, struct json_writer *w)
 {
-    if (style->hides_defaults && !pb_is_set(m, f))
-        return;
     if (f->label != PROTOBUF_C_LABEL_REPEATED) {
         bool shown_by_default =
             f->type != PROTOBUF_C_TYPE_MESSAGE && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);

@@ -53,7 +53,7 @@ static inline void grpc_connect(struct server *server, size_t stream_window, siz
                             .loop = &loop,
                             .compress = compress_new(),
                             .packing = packing_new(server, &loop)};
-    trace_sampler_init(&ctx.sampler, NULL);
+    trace_sampler_init(&ctx.sampler, NULL, NULL);
     list_init(&ctx.watched);
     timer_init(&ctx.watch_timer, NULL);
     struct net_env members = {.protocol = &http2_protocol,

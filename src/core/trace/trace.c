@@ -52,17 +52,15 @@ void trace_init(struct trace *t, const struct trace_ops *ops, unsigned int level
         .level = level,
         .id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed),
         .parent_id = parent_id,
-        .model_name = mem_strdup(""),
+        .model_name = "",
         .model_version = -1,
-        .request_id = mem_strdup(""),
-        .context = mem_strdup(""),
+        .request_id = "",
     };
 }
 
 void trace_done(struct trace *t)
 {
-    mem_free(t->model_name);
-    mem_free(t->request_id);
+    mem_free(t->long_texts);
     mem_free(t->context);
 }
 
@@ -78,23 +76,31 @@ void trace_free(struct trace *t)
         t->ops->free(t);
 }
 
-static void replace_text(char **text, const char *by)
+const char *trace_context(struct trace *t)
 {
-    mem_free(*text);
-    *text = mem_strdup(by);
+    if (!t->context && t->ops->make_context)
+        t->ops->make_context(t);
+    return t->context ? t->context : "";
 }
 
 void trace_set_context(struct trace *t, const char *context)
 {
-    replace_text(&t->context, context);
+    mem_free(t->context);
+    t->context = mem_strdup(context);
 }
 
 void trace_set_request(struct trace *t, const char *model_name, int64_t model_version,
                        const char *request_id)
 {
-    replace_text(&t->model_name, model_name);
+    size_t name_bytes = strlen(model_name) + 1, id_bytes = strlen(request_id) + 1;
+    char *was = t->long_texts, *at = t->texts;
+    t->long_texts = NULL;
+    if (UNLIKELY(name_bytes + id_bytes > sizeof(t->texts)))
+        at = t->long_texts = mem_alloc(name_bytes + id_bytes);
+    t->model_name = memcpy(at, model_name, name_bytes);
     t->model_version = model_version;
-    replace_text(&t->request_id, request_id);
+    t->request_id = memcpy(at + name_bytes, request_id, id_bytes);
+    mem_free(was);
 }
 
 void trace_report(struct trace *t, enum trace_activity activity, uint64_t ns)
@@ -108,11 +114,11 @@ void trace_report(struct trace *t, enum trace_activity activity, uint64_t ns)
 void trace_custom(struct trace *t, const char *name, uint64_t ns)
 {
     AUTO(buf) text = BUF_INIT(MAX_CONTEXT_BYTES);
-    const char *end = strrchr(t->context, '}');
-    bool is_object = t->context[0] == '{' && end;
-    size_t length = is_object ? (size_t)(end - t->context) : 0;
+    const char *context = trace_context(t), *end = strrchr(context, '}');
+    bool is_object = context[0] == '{' && end;
+    size_t length = is_object ? (size_t)(end - context) : 0;
     if (is_object)
-        buf_add(&text, t->context, length);
+        buf_add(&text, context, length);
     buf_addf(&text, "%s\"%llu\":",
              !is_object   ? "{"
              : length > 1 ? ","

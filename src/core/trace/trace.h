@@ -79,7 +79,11 @@ struct trace_ops {
     struct trace *(*spawn)(struct trace *t);
     /* Frees a trace that no request has, or one in `release`: calls trace_done(). */
     void (*free)(struct trace *t);
+    /* May be NULL. Sets the context, by trace_set_context(), when it is first asked for. */
+    void (*make_context)(struct trace *t);
 };
+
+enum { TRACE_TEXT_BYTES = 64 };
 
 struct trace {
     /* Constant. */
@@ -88,10 +92,14 @@ struct trace {
     uint64_t id, parent_id; /* unique in the process, from 1; 0 = no parent */
 
     /* Model and id of the request; "" and -1 before they are known. */
-    char *model_name;
+    const char *model_name;
     int64_t model_version;
-    char *request_id;
-    char *context; /* of a tracing system, usually a JSON object; never NULL */
+    const char *request_id;
+    char *context; /* NULL: none yet; trace_context() */
+
+    /* Where the two texts lie: usually in the trace itself, so that no memory is asked for. */
+    char *long_texts; /* NULL: they are in `texts` */
+    char texts[TRACE_TEXT_BYTES];
 };
 
 void trace_init(struct trace *t, const struct trace_ops *ops, unsigned int level,
@@ -109,6 +117,11 @@ struct trace *trace_spawn(struct trace *t);
 /* trace_free - frees a trace that no request has. Its maker is not told. NULL is fine. */
 void trace_free(struct trace *t);
 
+/*
+ * trace_context - what a tracing system wants to be passed on, usually a JSON object; "" for none.
+ * Borrowed, until the context is set or the trace is done. Thread: the one that has the request.
+ */
+const char *trace_context(struct trace *t);
 /* trace_set_context - the text is copied. */
 void trace_set_context(struct trace *t, const char *context);
 

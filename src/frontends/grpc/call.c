@@ -35,7 +35,7 @@ void grpc_ctx_init(struct grpc_ctx *ctx, const struct grpc_settings *settings,
     ctx->share = env->net.loop_ctx;
     ctx->packing = ctx->share ? ctx->share->packing : NULL;
     access_view_init(&ctx->access, settings->access);
-    trace_sampler_init(&ctx->sampler, settings->tracer);
+    trace_sampler_init(&ctx->sampler, settings->tracer, env->net.pool);
     list_init(&ctx->watched);
     timer_init(&ctx->watch_timer, NULL);
 }

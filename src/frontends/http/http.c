@@ -380,7 +380,7 @@ static void *http_ctx_new(void *arg, struct net_env *env)
     ctx->settings = &http->settings;
     ctx->share = env->loop_ctx;
     access_view_init(&ctx->access, http->settings.access);
-    trace_sampler_init(&ctx->sampler, http->settings.tracer);
+    trace_sampler_init(&ctx->sampler, http->settings.tracer, env->pool);
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }

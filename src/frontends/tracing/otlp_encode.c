@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The messages are built in an arena and printed in one go, as protobuf or as JSON. Names and
+ * Each span is written in one pass, as protobuf or as JSON, straight from what the request's
+ * threads have noted; only what a backend has reported is sorted into spans first. Names and
  * attributes are those of the reference where it has the span; queue, batch and the frontend's
  * attributes are ours, with the names of OpenTelemetry's conventions. A lack of memory is noted in
- * the encoder and ends in otlp_encode().
+ * the encoder or in the body's buffer, and ends in otlp_encode().
  */
 #include "frontends/tracing/otlp_encode.h"
 
@@ -19,58 +20,58 @@
 #include "base/utf8.h"
 #include "core/server/server.h"
 #include "frontends/tracing/otlp_settings.h"
+#include "frontends/tracing/otlp_writer.h"
 #include "frontends/tracing/traced.h"
 #include "proto/otlp.pb-c.h"
 
-enum { MAX_MESSAGE_BYTES = 512 << 20, MAX_ATTRIBUTES = 8 };
+enum { MAX_SCRATCH_BYTES = 512 << 20 };
 enum { KIND_INTERNAL = 1, KIND_SERVER = 2, STATUS_ERROR = 2 };
 enum { FLAG_SAMPLED = 1, FLAG_KNOWS_REMOTE = 0x100, FLAG_IS_REMOTE = 0x200 };
 
+/* The bytes of the length that a message of each kind most likely has. */
+enum { SMALL_LENGTH = 1, SPAN_LENGTH = 2, BATCH_LENGTH = 3 };
+
+/* The fields of src/proto/otlp.proto. */
+static const struct otlp_field of_resource_spans = {1, "resourceSpans"},
+                               of_resource = {1, "resource"}, of_scope_spans = {2, "scopeSpans"},
+                               of_resource_attributes = {1, "attributes"}, of_scope = {1, "scope"},
+                               of_spans = {2, "spans"}, of_scope_name = {1, "name"},
+                               of_scope_version = {2, "version"};
+static const struct otlp_field of_trace_id = {1, "traceId"}, of_span_id = {2, "spanId"},
+                               of_state = {3, "traceState"}, of_parent = {4, "parentSpanId"},
+                               of_name = {5, "name"}, of_kind = {6, "kind"},
+                               of_start = {7, "startTimeUnixNano"}, of_end = {8, "endTimeUnixNano"},
+                               of_attributes = {9, "attributes"}, of_events = {11, "events"},
+                               of_links = {13, "links"}, of_status = {15, "status"},
+                               of_flags = {16, "flags"};
+static const struct otlp_field of_link_flags = {6, "flags"}, of_status_message = {2, "message"},
+                               of_status_code = {3, "code"};
+
 struct encoder {
-    struct arena arena;
+    struct otlp_writer out;
+    struct arena arena; /* for texts that are mended, and what backends have reported */
     int64_t wall_ns;
-    bool failed; /* no memory */
-    Otlp__Span **spans;
-    uint32_t n_spans, max_spans;
+    uint64_t last_id; /* of the spans that get their ids here */
+    uint32_t n_spans;
+    bool failed; /* no memory in the arena */
 };
 
-static void *encoder_alloc(struct encoder *e, size_t n_items, size_t item_bytes)
+static void *encoder_alloc(struct encoder *e, size_t size_bytes)
 {
-    void *p = arena_alloc(&e->arena, n_items * item_bytes);
-    if (p)
-        memset(p, 0, n_items * item_bytes);
-    else
-        e->failed = true;
+    void *p = arena_alloc(&e->arena, size_bytes);
+    e->failed |= !p;
     return p;
 }
 
-/* ENCODER_NEW - a message of that type, or NULL. */
-#define ENCODER_NEW(e, type, init) ((type *)encoder_init(e, sizeof(type), (init_fn)(init)))
-
-typedef void (*init_fn)(void *message);
-
-static void *encoder_init(struct encoder *e, size_t size_bytes, init_fn init)
+/* The text without what is not UTF-8, or no collector would read it. */
+static const char *mend_text(struct encoder *e, const char *text, size_t length)
 {
-    void *m = encoder_alloc(e, 1, size_bytes);
-    if (m)
-        init(m);
-    return m;
-}
-
-/* The text, which is borrowed; what is not UTF-8 in it becomes '?', or no collector would read it.
- */
-static char *clean_text(struct encoder *e, const char *text)
-{
-    size_t length = strlen(text);
-    if (LIKELY(utf8_is_valid(text, length)))
-        return (char *)(uintptr_t)text;
-    char *copy = arena_strndup(&e->arena, text, length);
-    if (!copy) {
-        e->failed = true;
-        return (char *)(uintptr_t) "";
-    }
+    char *copy = encoder_alloc(e, length + 1);
+    if (!copy)
+        return "";
+    memcpy(copy, text, length + 1);
     for (size_t i = 0; i < length;) {
-        size_t n = utf8_sequence(text + i, length - i);
+        size_t n = utf8_sequence(copy + i, length - i);
         if (n == 0)
             copy[i] = '?';
         i += n ? n : 1;
@@ -78,39 +79,33 @@ static char *clean_text(struct encoder *e, const char *text)
     return copy;
 }
 
+/* The text, which is borrowed; what is not UTF-8 in it becomes '?'. */
+static const char *clean_text(struct encoder *e, const char *text)
+{
+    size_t length = strlen(text);
+    return LIKELY(utf8_is_valid(text, length)) ? text : mend_text(e, text, length);
+}
+
+/* The text is clean. */
+static void put_text(struct encoder *e, struct otlp_field f, const char *text)
+{
+    otlp_put_text(&e->out, f, text, strlen(text));
+}
+
 /* ---- Parts of a span ------------------------------------------------------------------------ */
 
-static Otlp__AnyValue *add_attribute(struct encoder *e, Otlp__KeyValue **list, size_t *n,
-                                     const char *key)
+/* KEY - a literal and its length. */
+#define KEY(text) text, sizeof(text) - 1
+
+/* Attributes of a span. The text is clean. */
+static void put_span_text(struct encoder *e, const char *key, size_t key_length, const char *text)
 {
-    Otlp__KeyValue *pair = ENCODER_NEW(e, Otlp__KeyValue, otlp__key_value__init);
-    Otlp__AnyValue *value = ENCODER_NEW(e, Otlp__AnyValue, otlp__any_value__init);
-    if (!pair || !value)
-        return NULL;
-    pair->key = clean_text(e, key);
-    pair->value = value;
-    list[(*n)++] = pair;
-    return value;
+    otlp_put_text_pair(&e->out, of_attributes, key, key_length, text, strlen(text));
 }
 
-static void add_span_text(struct encoder *e, Otlp__Span *s, const char *key, const char *text)
+static void put_span_number(struct encoder *e, const char *key, size_t key_length, int64_t number)
 {
-    BUG_ON(s->n_attributes == MAX_ATTRIBUTES);
-    Otlp__AnyValue *value = add_attribute(e, s->attributes, &s->n_attributes, key);
-    if (!value)
-        return;
-    value->value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE;
-    value->stringvalue = clean_text(e, text);
-}
-
-static void add_span_number(struct encoder *e, Otlp__Span *s, const char *key, int64_t number)
-{
-    BUG_ON(s->n_attributes == MAX_ATTRIBUTES);
-    Otlp__AnyValue *value = add_attribute(e, s->attributes, &s->n_attributes, key);
-    if (!value)
-        return;
-    value->value_case = OTLP__ANY_VALUE__VALUE_INT_VALUE;
-    value->intvalue = number;
+    otlp_put_int_pair(&e->out, of_attributes, key, key_length, number);
 }
 
 static uint64_t wall_time(const struct encoder *e, uint64_t ns)
@@ -118,238 +113,139 @@ static uint64_t wall_time(const struct encoder *e, uint64_t ns)
     return ns + (uint64_t)e->wall_ns;
 }
 
-/* Makes room for one more event: 8 first, then twice as many each time. False: no memory. */
-static bool reserve_event(struct encoder *e, Otlp__Span *s)
+static void put_event(struct encoder *e, const char *name, uint64_t ns)
 {
-    size_t n = s->n_events;
-    bool is_full = n == 0 || (n >= 8 && (n & (n - 1)) == 0);
-    if (!is_full)
-        return true;
-    Otlp__Span__Event **events = encoder_alloc(e, n ? 2 * n : 8, sizeof(Otlp__Span__Event *));
-    if (!events)
-        return false;
-    if (n > 0)
-        memcpy(events, s->events, n * sizeof(Otlp__Span__Event *));
-    s->events = events;
-    return true;
+    otlp_put_event(&e->out, of_events, wall_time(e, ns), name, strlen(name));
 }
 
-static void add_event(struct encoder *e, Otlp__Span *s, const char *name, uint64_t ns)
+static void put_link(struct encoder *e, const struct span_name *to)
 {
-    Otlp__Span__Event *event = ENCODER_NEW(e, Otlp__Span__Event, otlp__span__event__init);
-    if (!event)
-        return;
-    event->name = clean_text(e, name);
-    event->timeunixnano = wall_time(e, ns);
-    if (reserve_event(e, s))
-        s->events[s->n_events++] = event;
+    struct otlp_mark link = otlp_begin_item(&e->out, of_links, SMALL_LENGTH);
+    otlp_put_id(&e->out, of_trace_id, to->trace_id, TRACE_ID_BYTES);
+    otlp_put_id(&e->out, of_span_id, to->span_id, SPAN_ID_BYTES);
+    otlp_put_fixed32(&e->out, of_link_flags, FLAG_SAMPLED);
+    otlp_end(&e->out, link);
 }
 
-static void add_span_link(struct encoder *e, Otlp__Span *s, const struct span_name *to)
+/* Ids differ from each other, and begin at random in each batch: Weyl's sequence. */
+static uint64_t next_span_id(struct encoder *e)
 {
-    Otlp__Span__Link *link = ENCODER_NEW(e, Otlp__Span__Link, otlp__span__link__init);
-    if (!link)
-        return;
-    link->traceid = (ProtobufCBinaryData){TRACE_ID_BYTES, (uint8_t *)(uintptr_t)to->trace_id};
-    link->spanid = (ProtobufCBinaryData){SPAN_ID_BYTES, (uint8_t *)(uintptr_t)to->span_id};
-    link->flags = FLAG_SAMPLED;
-    s->links[s->n_links++] = link;
+    do {
+        e->last_id += 0x9e3779b97f4a7c15;
+    } while (e->last_id == 0);
+    return e->last_id;
 }
 
 /* What a span begins with. */
 struct span_start {
-    const char *name;
+    const char *name;      /* clean */
     const uint8_t *id;     /* NULL: a new one */
     const uint8_t *parent; /* NULL: none */
     uint64_t from_ns, to_ns;
-    uint32_t max_links;
+    int32_t kind; /* 0: KIND_INTERNAL */
+    uint32_t more_flags;
 };
 
-/* Adds a span to the request; NULL: no memory. */
-static Otlp__Span *add_span(struct encoder *e, const struct traced *t, const struct span_start *o)
+/* Begins a span; the caller puts attributes, events, links and status, and ends it. */
+static struct otlp_mark begin_span(struct encoder *e, const struct traced *t,
+                                   const struct span_start *o)
 {
-    Otlp__Span *s = ENCODER_NEW(e, Otlp__Span, otlp__span__init);
-    uint8_t *id = (uint8_t *)(uintptr_t)o->id;
-    if (!id && (id = encoder_alloc(e, 1, SPAN_ID_BYTES)))
-        span_id_new(id);
-    if (!s || !id)
-        return NULL;
-    s->attributes = encoder_alloc(e, MAX_ATTRIBUTES, sizeof(*s->attributes));
-    s->links = encoder_alloc(e, o->max_links, sizeof(*s->links));
-    if (e->failed)
-        return NULL;
-    BUG_ON(e->n_spans == e->max_spans);
-    s->traceid = (ProtobufCBinaryData){TRACE_ID_BYTES, (uint8_t *)(uintptr_t)t->span.trace_id};
-    s->spanid = (ProtobufCBinaryData){SPAN_ID_BYTES, id};
-    if (o->parent)
-        s->parentspanid = (ProtobufCBinaryData){SPAN_ID_BYTES, (uint8_t *)(uintptr_t)o->parent};
+    struct otlp_writer *w = &e->out;
+    struct otlp_mark span = otlp_begin_item(w, of_spans, SPAN_LENGTH);
+    uint64_t fresh = o->id ? 0 : next_span_id(e);
+    otlp_put_id(w, of_trace_id, t->span.trace_id, TRACE_ID_BYTES);
+    otlp_put_id(w, of_span_id, o->id ? o->id : (const uint8_t *)&fresh, SPAN_ID_BYTES);
     if (t->span.state)
-        s->tracestate = t->span.state;
-    s->name = clean_text(e, o->name);
-    s->kind = KIND_INTERNAL;
-    s->starttimeunixnano = wall_time(e, o->from_ns);
-    s->endtimeunixnano = wall_time(e, MAX(o->from_ns, o->to_ns));
-    s->flags = FLAG_SAMPLED | FLAG_KNOWS_REMOTE;
-    e->spans[e->n_spans++] = s;
-    return s;
+        put_text(e, of_state, t->span.state); /* trace_parent_add_state() takes ASCII alone */
+    if (o->parent)
+        otlp_put_id(w, of_parent, o->parent, SPAN_ID_BYTES);
+    put_text(e, of_name, o->name);
+    otlp_put_int32(w, of_kind, o->kind ? o->kind : KIND_INTERNAL);
+    otlp_put_fixed64(w, of_start, wall_time(e, o->from_ns));
+    otlp_put_fixed64(w, of_end, wall_time(e, MAX(o->from_ns, o->to_ns)));
+    otlp_put_fixed32(w, of_flags, FLAG_SAMPLED | FLAG_KNOWS_REMOTE | o->more_flags);
+    e->n_spans++;
+    return span;
 }
 
 /* ---- The frontend --------------------------------------------------------------------------- */
 
-static void add_operation(struct encoder *e, Otlp__Span *s, const struct traced *t)
+static void put_operation(struct encoder *e, const struct traced *t)
 {
-    if (!t->span.name)
-        return;
     if (t->stamps[STAMP_HTTP_RECV_START]) {
-        add_span_text(e, s, "http.request.method", "POST");
-        add_span_text(e, s, "http.route", t->span.name);
+        put_span_text(e, KEY("http.request.method"), "POST");
+        put_span_text(e, KEY("http.route"), t->span.name);
     } else {
-        add_span_text(e, s, "rpc.system", "grpc");
-        add_span_text(e, s, "rpc.service", "inference.GRPCInferenceService");
-        add_span_text(e, s, "rpc.method", t->span.name);
+        put_span_text(e, KEY("rpc.system"), "grpc");
+        put_span_text(e, KEY("rpc.service"), "inference.GRPCInferenceService");
+        put_span_text(e, KEY("rpc.method"), t->span.name);
     }
 }
 
-static void add_failure(struct encoder *e, Otlp__Span *s, const struct traced *t)
+static void put_status(struct encoder *e, const char *message)
 {
-    if (!t->span.error)
-        return;
-    add_span_text(e, s, "error.type", t->span.error);
-    s->status = ENCODER_NEW(e, Otlp__Span__Status, otlp__span__status__init);
-    if (!s->status)
-        return;
-    s->status->code = STATUS_ERROR;
-    s->status->message = clean_text(e, t->span.error_text);
+    struct otlp_mark status = otlp_begin_message(&e->out, of_status, SMALL_LENGTH);
+    put_text(e, of_status_message, clean_text(e, message));
+    otlp_put_int32(&e->out, of_status_code, STATUS_ERROR);
+    otlp_end(&e->out, status);
+}
+
+static void put_stamps(struct encoder *e, const struct traced *t)
+{
+    otlp_begin_list(&e->out, of_events);
+    for (int i = 0; i < N_STAMPS; i++) {
+        if (t->stamps[i])
+            put_event(e, stamp_names[i], t->stamps[i]);
+    }
+    otlp_end_list(&e->out);
 }
 
 static void add_root_span(struct encoder *e, const struct traced *t)
 {
     const struct traced_span *span = &t->span;
     uint64_t start_ns = MAX(t->stamps[STAMP_HTTP_RECV_START], t->stamps[STAMP_GRPC_WAITREAD_START]);
-    Otlp__Span *s = add_span(e, t,
-                             &(struct span_start){
-                                 .name = "InferRequest",
-                                 .id = span->root_id,
-                                 .parent = span->has_parent ? span->parent_id : NULL,
-                                 .from_ns = start_ns ? start_ns : span->begun_ns,
-                                 .to_ns = span->ended_ns,
-                             });
-    if (!s)
-        return;
-    s->kind = KIND_SERVER;
-    if (span->has_parent)
-        s->flags |= FLAG_IS_REMOTE;
-    add_operation(e, s, t);
-    add_failure(e, s, t);
-    for (int i = 0; i < N_STAMPS; i++) {
-        if (t->stamps[i] && t->root->trace.level & TRACE_TIMESTAMPS)
-            add_event(e, s, stamp_names[i], t->stamps[i]);
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = "InferRequest",
+                                           .id = span->root_id,
+                                           .parent = span->has_parent ? span->parent_id : NULL,
+                                           .from_ns = start_ns ? start_ns : span->ended_ns,
+                                           .to_ns = span->ended_ns,
+                                           .kind = KIND_SERVER,
+                                           .more_flags = span->has_parent ? FLAG_IS_REMOTE : 0,
+                                       });
+    if (span->name || span->error) {
+        otlp_begin_list(&e->out, of_attributes);
+        if (span->name)
+            put_operation(e, t);
+        if (span->error)
+            put_span_text(e, KEY("error.type"), span->error);
+        otlp_end_list(&e->out);
     }
-}
-
-/* ---- A request of the core ------------------------------------------------------------------ */
-
-/* The times of a part; 0: there is none. */
-struct part_times {
-    uint64_t of[TRACE_CUSTOM_ACTIVITY];
-    uint64_t last_ns;
-    uint32_t n_custom;
-};
-
-static struct part_times find_times(const struct trace_part *p)
-{
-    struct part_times times = {0};
-    for (const struct trace_record *r = p->records; r; r = r->next) {
-        times.last_ns = MAX(times.last_ns, r->ns);
-        if (r->activity == TRACE_CUSTOM_ACTIVITY)
-            times.n_custom++;
-        else if ((size_t)r->activity < ARRAY_SIZE(times.of) && times.of[r->activity] == 0)
-            times.of[r->activity] = r->ns;
-    }
-    return times;
-}
-
-/* The span above a part's: its ensemble's, or the frontend's. */
-static const uint8_t *find_parent_span(const struct traced *t, const struct trace_part *part)
-{
-    for (const struct trace_part *p = atomic_load(&t->parts); p; p = p->next) {
-        if (p->trace.id == part->trace.parent_id)
-            return p->span_id;
-    }
-    return t->span.root_id;
-}
-
-static void add_identity(struct encoder *e, Otlp__Span *s, const struct trace *trace)
-{
-    add_span_text(e, s, "triton.model_name", trace->model_name);
-    add_span_number(e, s, "triton.model_version", trace->model_version);
-    add_span_number(e, s, "triton.trace_id", (int64_t)trace->id);
-    add_span_number(e, s, "triton.trace_parent_id", (int64_t)trace->parent_id);
-    if (*trace->request_id)
-        add_span_text(e, s, "triton.request_id", trace->request_id);
-}
-
-static void add_activity_event(struct encoder *e, Otlp__Span *s, const struct part_times *times,
-                               enum trace_activity activity)
-{
-    if (times->of[activity])
-        add_event(e, s, trace_activity_name(activity), times->of[activity]);
-}
-
-static void add_queue_span(struct encoder *e, const struct traced *t, const struct trace_part *p,
-                           const struct part_times *times)
-{
-    add_span(e, t,
-             &(struct span_start){
-                 .name = "queue",
-                 .parent = p->span_id,
-                 .from_ns = times->of[TRACE_QUEUE_START],
-                 .to_ns = times->of[TRACE_COMPUTE_START],
-             });
-}
-
-static void add_compute_span(struct encoder *e, const struct traced *t, const struct trace_part *p,
-                             const struct part_times *times)
-{
-    Otlp__Span *s = add_span(e, t,
-                             &(struct span_start){
-                                 .name = "compute",
-                                 .parent = p->span_id,
-                                 .from_ns = times->of[TRACE_COMPUTE_START],
-                                 .to_ns = times->of[TRACE_COMPUTE_END],
-                                 .max_links = 1,
-                             });
-    if (!s)
-        return;
-    for (int i = TRACE_COMPUTE_START; i <= TRACE_COMPUTE_END; i++)
-        add_activity_event(e, s, times, (enum trace_activity)i);
-    if (p->n_batch > 0 && !p->leads_batch)
-        add_span_link(e, s, &p->batch);
-}
-
-static void add_batch_span(struct encoder *e, const struct traced *t, const struct trace_part *p,
-                           const struct part_times *times)
-{
-    uint32_t n_links = 0;
-    for (const struct traced_link *l = p->links; l; l = l->next)
-        n_links++;
-    Otlp__Span *s = add_span(e, t,
-                             &(struct span_start){
-                                 .name = "batch",
-                                 .id = p->batch.span_id,
-                                 .parent = p->span_id,
-                                 .from_ns = times->of[TRACE_COMPUTE_START],
-                                 .to_ns = times->of[TRACE_COMPUTE_END],
-                                 .max_links = n_links,
-                             });
-    if (!s)
-        return;
-    add_span_number(e, s, "conch.batch.requests", p->n_batch);
-    for (const struct traced_link *l = p->links; l; l = l->next)
-        add_span_link(e, s, &l->to);
+    if (start_ns && t->root.trace.level & TRACE_TIMESTAMPS)
+        put_stamps(e, t);
+    if (span->error)
+        put_status(e, span->error_text);
+    otlp_end(&e->out, mark);
 }
 
 /* ---- What backends report ------------------------------------------------------------------- */
+
+struct reported_event {
+    struct reported_event *next;
+    const char *name;
+    uint64_t ns;
+};
+
+/* A span that a backend has begun, or the model's own, within which the others are. */
+struct reported_span {
+    struct reported_span *next;  /* in the order of their beginning */
+    struct reported_span *outer; /* NULL: the model's */
+    const char *name;
+    uint8_t id[SPAN_ID_BYTES];
+    uint64_t from_ns, to_ns;
+    struct reported_event *events, **last;
+};
 
 static bool name_ends_with(const char *text, const char *ending)
 {
@@ -363,117 +259,244 @@ static const char *decode_name(struct encoder *e, const char *json)
     struct json j;
     struct json_str text;
     size_t length = strlen(json);
-    char *quoted = encoder_alloc(e, length + 3, 1);
+    char *quoted = encoder_alloc(e, length + 3);
     if (!quoted)
         return "";
     snprintf(quoted, length + 3, "\"%s\"", json);
     json_init(&j, quoted, length + 2, &e->arena);
     if (!json_read_string(&j, &text))
-        return json;
+        return clean_text(e, json);
     char *name = arena_strndup(&e->arena, text.at, text.length);
     e->failed |= !name;
-    return name ? name : "";
+    return name ? clean_text(e, name) : "";
 }
 
-/* A span that a backend has begun and not ended. */
-struct open_span {
-    Otlp__Span *span;
-    struct open_span *outer;
-};
-
-static struct open_span *begin_reported(struct encoder *e, const struct traced *t,
-                                        struct open_span *outer, const char *name, uint64_t ns,
-                                        const struct part_times *times)
+static void add_reported_event(struct encoder *e, struct reported_span *s, const char *name,
+                               uint64_t ns)
 {
-    size_t length = strlen(name) - strlen("_START");
-    struct open_span *open = encoder_alloc(e, 1, sizeof(*open));
-    char *short_name = arena_strndup(&e->arena, name, length);
-    if (!open || !short_name) {
-        e->failed = true;
-        return outer;
-    }
-    open->outer = outer;
-    open->span = add_span(e, t,
-                          &(struct span_start){
-                              .name = short_name,
-                              .parent = outer->span->spanid.data,
-                              .from_ns = ns,
-                              .to_ns = times->last_ns, /* unless it is ended */
-                          });
-    if (!open->span)
-        return outer;
-    add_event(e, open->span, name, ns);
-    return open;
+    struct reported_event *event = encoder_alloc(e, sizeof(*event));
+    if (!event)
+        return;
+    *event = (struct reported_event){NULL, name, ns};
+    *s->last = event;
+    s->last = &event->next;
 }
 
-/* The innermost span of that name that is open, with which those within it end; NULL: none. */
-static struct open_span *end_reported(struct encoder *e, struct open_span *open, const char *name,
-                                      uint64_t ns)
+/* Begins a span within the one that is open, and returns it. */
+static struct reported_span *begin_reported(struct encoder *e, struct reported_span *open,
+                                            const char *name, uint64_t ns, uint64_t last_ns)
+{
+    struct reported_span *s = encoder_alloc(e, sizeof(*s));
+    char *short_name = arena_strndup(&e->arena, name, strlen(name) - strlen("_START"));
+    if (!s || !short_name) {
+        e->failed = true;
+        return open;
+    }
+    *s = (struct reported_span){
+        .outer = open,
+        .name = short_name,
+        .from_ns = ns,
+        .to_ns = last_ns, /* unless it is ended */
+        .last = &s->events,
+    };
+    uint64_t id = next_span_id(e);
+    memcpy(s->id, &id, SPAN_ID_BYTES);
+    add_reported_event(e, s, name, ns);
+    return s;
+}
+
+/* Ends the innermost span of that name that is open, and those within it. Returns the one that is
+ * open then; NULL: none has that name. */
+static struct reported_span *end_reported(struct encoder *e, struct reported_span *open,
+                                          const char *name, uint64_t ns)
 {
     size_t length = strlen(name) - strlen("_END");
-    for (struct open_span *o = open; o->outer; o = o->outer) {
-        if (strlen(o->span->name) != length || memcmp(o->span->name, name, length) != 0)
+    for (struct reported_span *s = open; s->outer; s = s->outer) {
+        if (strlen(s->name) != length || memcmp(s->name, name, length) != 0)
             continue;
-        for (; open != o; open = open->outer)
-            open->span->endtimeunixnano = wall_time(e, ns);
-        add_event(e, o->span, name, ns);
-        o->span->endtimeunixnano = MAX(o->span->starttimeunixnano, wall_time(e, ns));
-        return o->outer;
+        for (; open != s->outer; open = open->outer)
+            open->to_ns = ns;
+        add_reported_event(e, s, name, ns);
+        return open;
     }
     return NULL;
 }
 
 /*
- * Names that end with _START and _END begin and end spans; others are events of the innermost span
- * that is open. This is what the reference's manual says.
+ * Sorts what a backend has reported: names that end with _START and _END begin and end spans;
+ * others are events of the innermost span that is open. This is what the reference's manual says.
  */
-static void add_reported(struct encoder *e, const struct traced *t, const struct trace_part *p,
-                         Otlp__Span *model, const struct part_times *times)
+static void sort_reported(struct encoder *e, const struct trace_part *p, struct reported_span *all)
 {
-    struct open_span outermost = {model, NULL}, *open = &outermost;
+    struct reported_span *open = all, **last = &all->next;
     for (const struct trace_record *r = p->records; r && !e->failed; r = r->next) {
-        if (r->activity != TRACE_CUSTOM_ACTIVITY || !r->name)
+        if (!r->name)
             continue;
         const char *name = decode_name(e, r->name);
-        struct open_span *ended =
+        struct reported_span *ended =
             name_ends_with(name, "_END") ? end_reported(e, open, name, r->ns) : NULL;
-        if (ended)
+        if (ended) {
             open = ended;
-        else if (name_ends_with(name, "_START"))
-            open = begin_reported(e, t, open, name, r->ns, times);
-        else
-            add_event(e, open->span, name, r->ns);
+        } else if (name_ends_with(name, "_START")) {
+            open = begin_reported(e, open, name, r->ns, p->times.last_ns);
+            if (!e->failed)
+                *last = open;
+            last = &open->next;
+        } else {
+            add_reported_event(e, open, name, r->ns);
+        }
     }
+}
+
+static void put_reported_events(struct encoder *e, const struct reported_span *s)
+{
+    for (const struct reported_event *event = s->events; event; event = event->next)
+        put_event(e, event->name, event->ns);
+}
+
+static void add_reported_span(struct encoder *e, const struct traced *t,
+                              const struct reported_span *s)
+{
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = s->name,
+                                           .id = s->id,
+                                           .parent = s->outer->id,
+                                           .from_ns = s->from_ns,
+                                           .to_ns = s->to_ns,
+                                       });
+    otlp_begin_list(&e->out, of_events);
+    put_reported_events(e, s);
+    otlp_end_list(&e->out);
+    otlp_end(&e->out, mark);
+}
+
+/* ---- A request of the core ------------------------------------------------------------------ */
+
+/* The span above a part's: its ensemble's, or the frontend's. */
+static const uint8_t *find_parent_span(const struct traced *t, const struct trace_part *part)
+{
+    for (const struct trace_part *p = atomic_load(&t->parts); p; p = p->next) {
+        if (p->trace.id == part->trace.parent_id)
+            return p->span_id;
+    }
+    return t->span.root_id;
+}
+
+static void put_identity(struct encoder *e, const struct trace *trace, const char *model_name)
+{
+    otlp_begin_list(&e->out, of_attributes);
+    put_span_text(e, KEY("triton.model_name"), model_name);
+    put_span_number(e, KEY("triton.model_version"), trace->model_version);
+    put_span_number(e, KEY("triton.trace_id"), (int64_t)trace->id);
+    put_span_number(e, KEY("triton.trace_parent_id"), (int64_t)trace->parent_id);
+    if (*trace->request_id)
+        put_span_text(e, KEY("triton.request_id"), clean_text(e, trace->request_id));
+    otlp_end_list(&e->out);
+}
+
+static void put_activity(struct encoder *e, const struct trace_part *p,
+                         enum trace_activity activity)
+{
+    if (p->times.of[activity])
+        put_event(e, trace_activity_name(activity), p->times.of[activity]);
+}
+
+static void add_model_span(struct encoder *e, const struct traced *t, const struct trace_part *p,
+                           const struct reported_span *reported)
+{
+    const char *name = clean_text(e, p->trace.model_name);
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = name,
+                                           .id = p->span_id,
+                                           .parent = find_parent_span(t, p),
+                                           .from_ns = p->times.of[TRACE_REQUEST_START],
+                                           .to_ns = p->times.last_ns,
+                                       });
+    put_identity(e, &p->trace, name);
+    otlp_begin_list(&e->out, of_events);
+    put_activity(e, p, TRACE_REQUEST_START);
+    put_activity(e, p, TRACE_QUEUE_START);
+    put_reported_events(e, reported);
+    put_activity(e, p, TRACE_REQUEST_END);
+    otlp_end_list(&e->out);
+    otlp_end(&e->out, mark);
+}
+
+static void add_queue_span(struct encoder *e, const struct traced *t, const struct trace_part *p)
+{
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = "queue",
+                                           .parent = p->span_id,
+                                           .from_ns = p->times.of[TRACE_QUEUE_START],
+                                           .to_ns = p->times.of[TRACE_COMPUTE_START],
+                                       });
+    otlp_end(&e->out, mark);
+}
+
+static void add_compute_span(struct encoder *e, const struct traced *t, const struct trace_part *p)
+{
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = "compute",
+                                           .parent = p->span_id,
+                                           .from_ns = p->times.of[TRACE_COMPUTE_START],
+                                           .to_ns = p->times.of[TRACE_COMPUTE_END],
+                                       });
+    otlp_begin_list(&e->out, of_events);
+    for (int i = TRACE_COMPUTE_START; i <= TRACE_COMPUTE_END; i++)
+        put_activity(e, p, (enum trace_activity)i);
+    otlp_end_list(&e->out);
+    if (p->n_batch > 0 && !p->leads_batch) {
+        otlp_begin_list(&e->out, of_links);
+        put_link(e, &p->batch);
+        otlp_end_list(&e->out);
+    }
+    otlp_end(&e->out, mark);
+}
+
+static void add_batch_span(struct encoder *e, const struct traced *t, const struct trace_part *p)
+{
+    struct otlp_mark mark = begin_span(e, t,
+                                       &(struct span_start){
+                                           .name = "batch",
+                                           .id = p->batch.span_id,
+                                           .parent = p->span_id,
+                                           .from_ns = p->times.of[TRACE_COMPUTE_START],
+                                           .to_ns = p->times.of[TRACE_COMPUTE_END],
+                                       });
+    otlp_begin_list(&e->out, of_attributes);
+    put_span_number(e, KEY("conch.batch.requests"), p->n_batch);
+    otlp_end_list(&e->out);
+    if (p->links) {
+        otlp_begin_list(&e->out, of_links);
+        for (const struct traced_link *l = p->links; l; l = l->next)
+            put_link(e, &l->to);
+        otlp_end_list(&e->out);
+    }
+    otlp_end(&e->out, mark);
 }
 
 static void add_part_spans(struct encoder *e, const struct traced *t, const struct trace_part *p)
 {
-    struct part_times times = find_times(p);
-    if (times.of[TRACE_REQUEST_START] == 0)
+    struct reported_span reported = {.last = &reported.events};
+    memcpy(reported.id, p->span_id, SPAN_ID_BYTES);
+    if (p->times.of[TRACE_REQUEST_START] == 0)
         return; /* without the level TIMESTAMPS nothing is known of it */
-    Otlp__Span *s = add_span(e, t,
-                             &(struct span_start){
-                                 .name = p->trace.model_name,
-                                 .id = p->span_id,
-                                 .parent = find_parent_span(t, p),
-                                 .from_ns = times.of[TRACE_REQUEST_START],
-                                 .to_ns = times.last_ns,
-                             });
-    if (!s)
-        return;
-    add_identity(e, s, &p->trace);
-    add_activity_event(e, s, &times, TRACE_REQUEST_START);
-    add_activity_event(e, s, &times, TRACE_QUEUE_START);
-    if (times.of[TRACE_QUEUE_START] && times.of[TRACE_COMPUTE_START])
-        add_queue_span(e, t, p, &times);
-    if (times.of[TRACE_COMPUTE_START]) {
-        add_compute_span(e, t, p, &times);
+    if (UNLIKELY(p->times.n_custom > 0))
+        sort_reported(e, p, &reported);
+    add_model_span(e, t, p, &reported);
+    if (p->times.of[TRACE_QUEUE_START] && p->times.of[TRACE_COMPUTE_START])
+        add_queue_span(e, t, p);
+    if (p->times.of[TRACE_COMPUTE_START]) {
+        add_compute_span(e, t, p);
         if (p->leads_batch)
-            add_batch_span(e, t, p, &times);
+            add_batch_span(e, t, p);
     }
-    if (times.n_custom > 0)
-        add_reported(e, t, p, s, &times);
-    add_activity_event(e, s, &times, TRACE_REQUEST_END);
+    for (const struct reported_span *s = reported.next; s; s = s->next)
+        add_reported_span(e, t, s);
 }
 
 /* ---- A request to the collector ------------------------------------------------------------- */
@@ -481,12 +504,12 @@ static void add_part_spans(struct encoder *e, const struct traced *t, const stru
 /* As add_part_spans() makes them, but each activity that a backend has reported counts. */
 static uint32_t count_part_spans(const struct trace_part *p)
 {
-    struct part_times times = find_times(p);
-    bool is_computed = times.of[TRACE_COMPUTE_START] != 0;
-    if (times.of[TRACE_REQUEST_START] == 0)
+    const uint64_t *of = p->times.of;
+    bool is_computed = of[TRACE_COMPUTE_START] != 0;
+    if (of[TRACE_REQUEST_START] == 0)
         return 0;
-    return 1 + (is_computed && times.of[TRACE_QUEUE_START] != 0) + is_computed +
-           (is_computed && p->leads_batch) + times.n_custom;
+    return 1 + (is_computed && of[TRACE_QUEUE_START] != 0) + is_computed +
+           (is_computed && p->leads_batch) + p->times.n_custom;
 }
 
 uint32_t otlp_count_spans(const struct traced *t)
@@ -497,68 +520,39 @@ uint32_t otlp_count_spans(const struct traced *t)
     return n;
 }
 
-static void add_trace(struct encoder *e, const struct traced *t)
-{
-    add_root_span(e, t);
-    for (const struct trace_part *p = atomic_load(&t->parts); p && !e->failed; p = p->next)
-        add_part_spans(e, t, p);
-}
-
-static Otlp__Resource *make_resource(struct encoder *e, const struct otlp_settings *settings)
+static void put_resource(struct encoder *e, const struct otlp_settings *settings)
 {
     const struct otlp_pairs *pairs = &settings->resource;
-    Otlp__Resource *r = ENCODER_NEW(e, Otlp__Resource, otlp__resource__init);
-    if (!r || !(r->attributes = encoder_alloc(e, pairs->n + 1, sizeof(*r->attributes))))
-        return NULL;
-    for (size_t i = 0; i < pairs->n && !e->failed; i++) {
-        Otlp__AnyValue *value =
-            add_attribute(e, r->attributes, &r->n_attributes, pairs->items[i].name);
-        if (!value)
-            break;
-        value->value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE;
-        value->stringvalue = clean_text(e, pairs->items[i].value);
+    struct otlp_mark resource = otlp_begin_message(&e->out, of_resource, SPAN_LENGTH);
+    otlp_begin_list(&e->out, of_resource_attributes);
+    for (size_t i = 0; i < pairs->n; i++) {
+        const char *name = clean_text(e, pairs->items[i].name);
+        const char *value = clean_text(e, pairs->items[i].value);
+        otlp_put_text_pair(&e->out, of_resource_attributes, name, strlen(name), value,
+                           strlen(value));
     }
-    return r;
+    otlp_end_list(&e->out);
+    otlp_end(&e->out, resource);
 }
 
-/* The message around the spans; NULL: no memory. */
-static Otlp__ExportRequest *make_export_request(struct encoder *e,
-                                                const struct otlp_settings *settings)
+static void put_scope(struct encoder *e)
 {
-    Otlp__ExportRequest *request = ENCODER_NEW(e, Otlp__ExportRequest, otlp__export_request__init);
-    Otlp__ResourceSpans *resource = ENCODER_NEW(e, Otlp__ResourceSpans, otlp__resource_spans__init);
-    Otlp__ScopeSpans *scope = ENCODER_NEW(e, Otlp__ScopeSpans, otlp__scope_spans__init);
-    Otlp__ResourceSpans **resources = encoder_alloc(e, 1, sizeof(Otlp__ResourceSpans *));
-    Otlp__ScopeSpans **scopes = encoder_alloc(e, 1, sizeof(Otlp__ScopeSpans *));
-    Otlp__Scope *name = ENCODER_NEW(e, Otlp__Scope, otlp__scope__init);
-    if (e->failed)
-        return NULL;
-    name->name = (char *)(uintptr_t) "triton-server";
-    name->version = (char *)(uintptr_t)server_version(NULL);
-    scope->scope = name;
-    scope->spans = e->spans;
-    scope->n_spans = e->n_spans;
-    *scopes = scope;
-    resource->resource = make_resource(e, settings);
-    resource->scopespans = scopes;
-    resource->n_scopespans = 1;
-    *resources = resource;
-    request->resourcespans = resources;
-    request->n_resourcespans = 1;
-    return e->failed ? NULL : request;
+    struct otlp_mark scope = otlp_begin_message(&e->out, of_scope, SMALL_LENGTH);
+    put_text(e, of_scope_name, "triton-server");
+    put_text(e, of_scope_version, server_version(NULL));
+    otlp_end(&e->out, scope);
 }
 
-static void print_export_request(const Otlp__ExportRequest *request, bool is_json, struct buf *body)
+static void put_traces(struct encoder *e, const struct traced *const traces[], size_t n_traces)
 {
-    static const struct pbjson_style style = {.has_hex_bytes = true, .hides_defaults = true};
-    if (is_json) {
-        pbjson_print(&request->base, &style, body);
-        return;
+    otlp_begin_list(&e->out, of_spans);
+    for (size_t i = 0; i < n_traces; i++) { /* spans of a body that fails are counted, too */
+        add_root_span(e, traces[i]);
+        for (const struct trace_part *p = atomic_load(&traces[i]->parts); p; p = p->next)
+            add_part_spans(e, traces[i], p);
+        arena_reset(&e->arena);
     }
-    size_t n_bytes = otlp__export_request__get_packed_size(request);
-    char *at = buf_reserve(body, n_bytes);
-    if (at)
-        body->size += otlp__export_request__pack(request, (uint8_t *)at);
+    otlp_end_list(&e->out);
 }
 
 struct status *otlp_encode(const struct otlp_settings *settings,
@@ -566,18 +560,25 @@ struct status *otlp_encode(const struct otlp_settings *settings,
                            struct buf *body, uint32_t *ret_spans)
 {
     struct encoder e = {.wall_ns = wall_ns};
-    arena_init(&e.arena, NULL, 0, MAX_MESSAGE_BYTES, NULL, NULL);
-    for (size_t i = 0; i < n_traces; i++)
-        e.max_spans += otlp_count_spans(traces[i]);
-    e.spans = encoder_alloc(&e, e.max_spans, sizeof(*e.spans));
-    for (size_t i = 0; i < n_traces && !e.failed; i++)
-        add_trace(&e, traces[i]);
-    Otlp__ExportRequest *request = make_export_request(&e, settings);
-    if (request)
-        print_export_request(request, settings->is_json, body);
+    struct otlp_writer *w = &e.out;
+    arena_init(&e.arena, NULL, 0, MAX_SCRATCH_BYTES, NULL, NULL);
+    span_id_new((uint8_t *)&e.last_id);
+    otlp_writer_init(w, body, settings->is_json);
+    otlp_begin_list(w, of_resource_spans);
+    struct otlp_mark resource_spans = otlp_begin_item(w, of_resource_spans, BATCH_LENGTH);
+    put_resource(&e, settings);
+    otlp_begin_list(w, of_scope_spans);
+    struct otlp_mark scope_spans = otlp_begin_item(w, of_scope_spans, BATCH_LENGTH);
+    put_scope(&e);
+    put_traces(&e, traces, n_traces);
+    otlp_end(w, scope_spans);
+    otlp_end_list(w);
+    otlp_end(w, resource_spans);
+    otlp_end_list(w);
+    otlp_writer_done(w);
     *ret_spans = e.n_spans;
     arena_done(&e.arena);
-    return request ? buf_status(body) : status_no_memory();
+    return e.failed ? status_no_memory() : buf_status(body);
 }
 
 /* ---- Answers -------------------------------------------------------------------------------- */

@@ -3,10 +3,11 @@
  * Traces as spans in OTLP's form, and what a collector answers.
  *
  *     InferRequest                  the frontend: from the first byte to the last
- *       └─ <model>                  a request of the core; a step of an ensemble is below its
- * ensemble ├─ queue               until it is executed ├─ batch               with links to the
- * other requests of the batch ├─ compute             the backend └─ <what a backend reports as
- * <name>_START … <name>_END>
+ *       └─ <model>                  a request of the core; that of a step is below its ensemble's
+ *            ├─ queue               until it is executed
+ *            ├─ batch               with links to the other requests of the batch
+ *            ├─ compute             the backend
+ *            └─ <what a backend reports as <name>_START … <name>_END>
  *
  * Thread: any; no state.
  * Source: reference/behaviours §22.10

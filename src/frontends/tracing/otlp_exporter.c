@@ -28,7 +28,7 @@
 #include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/trace_setting.h"
 
-enum { EXPORTER_LEVEL = 886, MAX_BODY_BYTES = 256 << 20 };
+enum { EXPORTER_LEVEL = 886, MAX_BODY_BYTES = 256 << 20, KEPT_BODY_BYTES = 1 << 20 };
 
 #define STOP_NS      (3 * NS_PER_S)
 #define FIRST_WAIT   (200 * NS_PER_MS) /* before the second try; twice as long before each other */
@@ -46,6 +46,12 @@ static void end_exported(struct trace_home *home, struct trace_setting *s)
 {
     (void)home;
     atomic_fetch_sub(&s->n_open, 1);
+}
+
+/* What the span of the frontend would have been; how many others, nobody knows. */
+static void lose_spans(struct trace_home *home)
+{
+    count_spans(CONTAINER_OF(home, struct otlp_exporter, home)->n_dropped[OTLP_DROP_MEMORY], 1);
 }
 
 static void end_trace(struct otlp_exporter *x, struct traced *t)
@@ -186,8 +192,9 @@ static void send_body(struct otlp_exporter *x, const struct export_body *body)
 }
 
 /* Sends the body packed, if it is to be and there is memory for that. */
-static void send_export(struct otlp_exporter *x, const struct buf *plain, uint32_t n_spans)
+static void send_export(struct otlp_exporter *x, uint32_t n_spans)
 {
+    const struct buf *plain = &x->body;
     struct export_body body = {buf_text(plain), plain->size, false, n_spans};
     char *block = NULL;
     if (x->settings->is_packed) {
@@ -238,18 +245,19 @@ static size_t take_export_locked(struct otlp_exporter *x, struct traced **batch)
 
 static void export_batch(struct otlp_exporter *x, struct traced **batch, size_t n)
 {
-    struct buf body = BUF_INIT(MAX_BODY_BYTES);
     uint32_t n_spans = 0;
+    buf_reset(&x->body);
     struct status *st = otlp_encode(x->settings, (const struct traced *const *)batch, n,
-                                    get_wall_offset(), &body, &n_spans);
+                                    get_wall_offset(), &x->body, &n_spans);
     for (size_t i = 0; i < n; i++)
         end_trace(x, batch[i]);
     if (st)
         count_spans(x->n_dropped[OTLP_DROP_MEMORY], n_spans);
     else
-        send_export(x, &body, n_spans);
+        send_export(x, n_spans);
     status_free(st);
-    buf_done(&body);
+    if (x->body.capacity > KEPT_BODY_BYTES)
+        buf_done(&x->body);
 }
 
 /* Waits until a batch is due; false: the thread ends. */
@@ -326,6 +334,7 @@ static void free_exporter(struct trace_home *home)
             status_free(metric_family_free(x->families[i]));
     }
     otlp_poster_free(x->poster);
+    buf_done(&x->body);
     cond_done(&x->changed);
     mutex_done(&x->mu);
     mem_free(x);
@@ -339,12 +348,14 @@ struct status *otlp_exporter_start(const struct otlp_settings *settings, struct 
     x->home.put = put_in_ring;
     x->home.end = end_exported;
     x->home.stop = stop_exporter;
+    x->home.lose = lose_spans;
     x->home.free = free_exporter;
     x->home.has_spans = true;
     atomic_init(&x->home.refs, 1);
     mutex_init(&x->mu, EXPORTER_LEVEL, "otlp_exporter.mu");
     cond_init(&x->changed);
     list_init(&x->ring);
+    buf_init(&x->body, MAX_BODY_BYTES);
     struct status *st = otlp_poster_new(settings, is_stop_over, x, &x->poster);
     if (!st)
         st = make_export_metrics(x);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/mutex.h"
@@ -55,6 +56,7 @@ struct otlp_exporter {
 
     /* The thread's. */
     struct otlp_poster *poster;
+    struct buf body;           /* of the batch; its memory is used again */
     struct compress *compress; /* made when it is first needed */
     bool has_failed;           /* the last batch was not taken */
 };

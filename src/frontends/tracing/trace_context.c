@@ -190,12 +190,12 @@ void trace_id_new(uint8_t id[TRACE_ID_BYTES])
 
 /* ---- The context of backends ---------------------------------------------------------------- */
 
-static char *print_hex(char *at, const uint8_t *bytes, size_t n_bytes)
+char *trace_print_id(char *at, const uint8_t *id, size_t n_bytes)
 {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n_bytes; i++) {
-        *at++ = digits[bytes[i] >> 4];
-        *at++ = digits[bytes[i] & 15];
+        *at++ = digits[id[i] >> 4];
+        *at++ = digits[id[i] & 15];
     }
     *at = '\0';
     return at;
@@ -218,8 +218,8 @@ void trace_context_print(const struct span_name *span, const char *state,
 {
     char trace[2 * TRACE_ID_BYTES + 1], id[2 * SPAN_ID_BYTES + 1],
         escaped[2 * TRACE_STATE_BYTES + 4];
-    print_hex(trace, span->trace_id, TRACE_ID_BYTES);
-    print_hex(id, span->span_id, SPAN_ID_BYTES);
+    trace_print_id(trace, span->trace_id, TRACE_ID_BYTES);
+    trace_print_id(id, span->span_id, SPAN_ID_BYTES);
     escape_state(state, escaped, sizeof(escaped));
     snprintf(text, TRACE_CONTEXT_BYTES, "{\"traceparent\":\"00-%s-%s-01\",\"tracestate\":\"%s\"}",
              trace, id, escaped);

@@ -56,6 +56,12 @@ void trace_id_new(uint8_t id[TRACE_ID_BYTES]);
 void span_id_new(uint8_t id[SPAN_ID_BYTES]);
 
 /*
+ * trace_print_id - writes 2 * n_bytes hexadecimal digits and a zero byte, and returns the address
+ * of the latter.
+ */
+char *trace_print_id(char *at, const uint8_t *id, size_t n_bytes);
+
+/*
  * trace_context_print - the context that backends get, as JSON: an object with `traceparent` and
  * `tracestate`.
  */

@@ -48,10 +48,10 @@ static void print_time(struct printer *p, uint64_t id, const char *name, uint64_
 
 static void print_stamps(struct printer *p, const struct traced *t, int from, int to)
 {
-    bool wanted = t->root->trace.level & TRACE_TIMESTAMPS;
+    bool wanted = t->root.trace.level & TRACE_TIMESTAMPS;
     for (int i = from; i < to; i++) {
         if (wanted && t->stamps[i])
-            print_time(p, t->root->trace.id, stamp_names[i], t->stamps[i]);
+            print_time(p, t->root.trace.id, stamp_names[i], t->stamps[i]);
     }
 }
 
@@ -183,9 +183,9 @@ bool trace_print(const struct traced *t, struct trace_file *f)
 {
     struct printer p = {f, &f->text, false};
     print_stamps(&p, t, 0, N_STAMPS_BEFORE);
-    print_part(&p, t->root);
+    print_part(&p, &t->root);
     print_stamps(&p, t, N_STAMPS_BEFORE, N_STAMPS);
-    for (const struct trace_part *c = t->root; (c = next_child(t, c->trace.id));)
+    for (const struct trace_part *c = &t->root; (c = next_child(t, c->trace.id));)
         print_part(&p, c);
     return p.comma;
 }

@@ -44,6 +44,11 @@ static void end_written(struct trace_home *home, struct trace_setting *s)
     mutex_unlock(&w->mu);
 }
 
+static void lose_trace(struct trace_home *home)
+{
+    count(CONTAINER_OF(home, struct trace_writer, home)->n_dropped[TRACE_DROP_MEMORY]);
+}
+
 static void drop_trace(struct trace_writer *w, struct traced *t, enum trace_drop why)
 {
     count(w->n_dropped[why]);
@@ -310,6 +315,7 @@ struct status *trace_writer_start(const char *path, struct trace_home **ret)
     w->home.put = put_trace;
     w->home.end = end_written;
     w->home.stop = stop_writer;
+    w->home.lose = lose_trace;
     w->home.free = free_writer;
     atomic_init(&w->home.refs, 1);
     mutex_init(&w->mu, WRITER_LEVEL, "trace_writer.mu");

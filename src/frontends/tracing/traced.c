@@ -2,7 +2,9 @@
 /*
  * Records are copies: the core's texts and tensors are borrowed. Their bytes count in the writer's
  * memory; a record that it has no room for makes the whole trace one that is dropped, since half a
- * trace would mislead. Threads: see traced.h; `parts` is a list onto which any thread pushes.
+ * trace would mislead. Of a trace that becomes spans only what a backend reports is a record: the
+ * core's activities have their places in the part, and texts that are seldom asked for are made
+ * when they are. Threads: see traced.h; `parts` is a list onto which any thread pushes.
  */
 #include "frontends/tracing/traced.h"
 
@@ -11,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "frontends/tracing/trace_setting.h"
 
@@ -182,53 +185,66 @@ static void on_batch(struct trace *trace, struct trace *first, uint32_t n_reques
     leader->links = link;
 }
 
+static void on_span_activity(struct trace *trace, enum trace_activity activity, uint64_t ns)
+{
+    struct part_times *times = &traced_part(trace)->times;
+    times->last_ns = MAX(times->last_ns, ns);
+    if (activity == TRACE_CUSTOM_ACTIVITY) {
+        times->n_custom++;
+        on_activity(trace, activity, ns);
+    } else if ((size_t)activity < ARRAY_SIZE(times->of) && times->of[activity] == 0) {
+        times->of[activity] = ns;
+    }
+}
+
+/* Backends, and the models that they call, continue the trace from this request's span. */
+static void make_span_context(struct trace *trace)
+{
+    MEM_CHARGE(NULL, 0);
+    char context[TRACE_CONTEXT_BYTES];
+    const struct trace_part *p = traced_part(trace);
+    struct span_name name = span_of(p);
+    trace_context_print(&name, p->whole->span.state ? p->whole->span.state : "", context);
+    trace_set_context(trace, context);
+}
+
 /* Spans have no tensors. */
 static const struct trace_ops spanned_ops = {
-    .activity = on_activity,
+    .activity = on_span_activity,
     .batch = on_batch,
     .release = on_release,
     .spawn = spawn_part,
     .free = on_release,
+    .make_context = make_span_context,
 };
-
-/* Backends, and the models that they call, continue the trace from this request's span. */
-static void begin_part_span(struct trace_part *p)
-{
-    char context[TRACE_CONTEXT_BYTES];
-    const struct traced_span *span = &p->whole->span;
-    span_id_new(p->span_id);
-    struct span_name name = span_of(p);
-    trace_context_print(&name, span->state ? span->state : "", context);
-    trace_set_context(&p->trace, context);
-}
 
 static void begin_root_span(struct traced *t, const struct trace_parent *parent)
 {
     struct traced_span *span = &t->span;
     span_id_new(span->root_id);
     span->has_parent = parent && parent->has_span;
-    span->begun_ns = monotonic_ns();
     if (!span->has_parent) {
         trace_id_new(span->trace_id);
         return;
     }
     memcpy(span->trace_id, parent->span.trace_id, TRACE_ID_BYTES);
     memcpy(span->parent_id, parent->span.span_id, SPAN_ID_BYTES);
-    if (parent->state_length > 0)
+    if (parent->state_length > 0) {
+        MEM_CHARGE(NULL, 0);
         span->state = mem_strdup(parent->state);
+    }
 }
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 
 static void init_part(struct trace_part *p, struct traced *t, uint64_t parent_id)
 {
-    MEM_CHARGE(NULL, 0);
     trace_init(&p->trace, t->home->has_spans ? &spanned_ops : &traced_ops,
                (unsigned int)t->setting->values.of[TRACE_LEVEL], parent_id);
     p->whole = t;
     p->end = &p->records;
     if (t->home->has_spans)
-        begin_part_span(p);
+        span_id_new(p->span_id);
 }
 
 static struct trace *spawn_part(struct trace *trace)
@@ -244,22 +260,22 @@ static struct trace *spawn_part(struct trace *trace)
     return &p->trace;
 }
 
-struct traced *traced_new(struct trace_home *home, struct trace_setting *setting,
+struct traced *traced_new(struct trace_home *home, struct trace_setting *setting, struct pool *pool,
                           const struct trace_parent *parent)
 {
-    MEM_CHARGE(NULL, 0);
-    struct traced *t = mem_zalloc(sizeof(*t));
-    struct trace_part *p = mem_zalloc(sizeof(*p));
+    struct traced *t = pool_alloc(pool, sizeof(*t), NULL);
+    if (UNLIKELY(!t))
+        return NULL;
+    memset(t, 0, sizeof(*t));
     t->home = home;
     atomic_fetch_add_explicit(&home->refs, 1, memory_order_relaxed);
     t->setting = setting;
     trace_setting_ref(setting);
     atomic_init(&t->refs, 2);
-    t->root = p;
     if (home->has_spans)
         begin_root_span(t, parent);
-    init_part(p, t, 0);
-    atomic_init(&t->parts, p);
+    init_part(&t->root, t, 0);
+    atomic_init(&t->parts, &t->root);
     return t;
 }
 
@@ -282,9 +298,22 @@ void traced_failed(struct traced *t, const struct status *st)
 
 void traced_end(struct traced *t)
 {
-    if (t->home->has_spans)
-        t->span.ended_ns = monotonic_ns();
+    uint64_t sent_ns = MAX(t->stamps[STAMP_HTTP_SEND_END], t->stamps[STAMP_GRPC_SEND_END]);
+    t->span.ended_ns = sent_ns ? sent_ns : monotonic_ns();
     unref_traced(t);
+}
+
+static void end_part(struct trace_part *p)
+{
+    for (struct trace_record *r = p->records, *after; r; r = after) {
+        after = r->next;
+        mem_free(r);
+    }
+    for (struct traced_link *l = p->links, *after; l; l = after) {
+        after = l->next;
+        mem_free(l);
+    }
+    trace_done(&p->trace);
 }
 
 void traced_free(struct traced *t)
@@ -292,21 +321,16 @@ void traced_free(struct traced *t)
     struct trace_part *next;
     for (struct trace_part *p = atomic_load(&t->parts); p; p = next) {
         next = p->next;
-        for (struct trace_record *r = p->records, *after; r; r = after) {
-            after = r->next;
-            mem_free(r);
-        }
-        for (struct traced_link *l = p->links, *after; l; l = after) {
-            after = l->next;
-            mem_free(l);
-        }
-        trace_done(&p->trace);
-        mem_free(p);
+        end_part(p);
+        if (p != &t->root)
+            mem_free(p);
     }
     mem_free(t->span.state);
     mem_free(t->span.error_text);
-    credit(t->home, atomic_load(&t->size_bytes));
+    size_t size_bytes = atomic_load_explicit(&t->size_bytes, memory_order_relaxed);
+    if (size_bytes > 0)
+        credit(t->home, size_bytes);
     trace_setting_unref(t->setting);
     trace_home_unref(t->home);
-    mem_free(t);
+    pool_release(t);
 }

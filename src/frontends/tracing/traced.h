@@ -23,6 +23,7 @@
 #include "core/trace/trace.h"
 #include "frontends/tracing/trace_context.h"
 
+struct pool;
 struct status;
 struct traced;
 struct trace_setting;
@@ -38,6 +39,8 @@ struct trace_home {
     /* Writes or sends what there is; later traces are dropped. The caller then ends its reference.
      */
     void (*stop)(struct trace_home *home);
+    /* Counts a trace for which there was no memory. */
+    void (*lose)(struct trace_home *home);
     void (*free)(struct trace_home *home); /* the last reference is gone */
     bool has_spans;                        /* traces become spans: mode opentelemetry */
     atomic_uint refs;                      /* the starter's; one of each trace */
@@ -85,14 +88,22 @@ struct traced_link {
     struct span_name to;
 };
 
+/* When the activities of a request were reported first; 0: never. */
+struct part_times {
+    uint64_t of[TRACE_REQUEST_END + 1];
+    uint64_t last_ns;  /* of all reports */
+    uint32_t n_custom; /* reports of backends */
+};
+
 /* The part of one request. */
 struct trace_part {
     struct trace trace;
     struct traced *whole;
-    struct trace_part *next; /* in traced.parts */
-    struct trace_record *records, **end;
+    struct trace_part *next;             /* in traced.parts */
+    struct trace_record *records, **end; /* in mode opentelemetry only of custom activities */
 
     /* In mode opentelemetry. */
+    struct part_times times;
     uint8_t span_id[SPAN_ID_BYTES];
     uint32_t n_batch;          /* requests of its batch; 0: it was executed alone */
     bool leads_batch;          /* the span of the batch belongs to this part */
@@ -108,11 +119,12 @@ struct traced_span {
     bool has_parent;
     char *state;      /* the client's tracestate; NULL: none */
     const char *name; /* of the operation: an HTTP route, a method of gRPC; static */
-    uint64_t begun_ns, ended_ns;
+    uint64_t ended_ns;
     const char *error; /* the name of its code; static; NULL: no failure */
     char *error_text;
 };
 
+/* A trace and its first part are one block of a pool: a usual request asks for no other memory. */
 struct traced {
     struct list link;              /* in the writer's ring */
     struct trace_home *home;       /* a reference */
@@ -122,7 +134,7 @@ struct traced {
     atomic_bool is_cut;            /* there was no memory for a record */
     bool is_refused;
     struct trace_part *_Atomic parts; /* all, the last made first */
-    struct trace_part *root;
+    struct trace_part root;
     uint64_t stamps[N_STAMPS]; /* 0: there is none */
     struct traced_span span;
 };
@@ -130,15 +142,17 @@ struct traced {
 /*
  * traced_new - makes a trace whose frontend and root have not ended.
  *
+ * @pool    of its memory, which any thread may release
  * @parent  what the client says; NULL: nothing
+ * Returns  NULL when the pool has no memory
  */
-struct traced *traced_new(struct trace_home *home, struct trace_setting *setting,
+struct traced *traced_new(struct trace_home *home, struct trace_setting *setting, struct pool *pool,
                           const struct trace_parent *parent);
 
 /* traced_trace - what the request of the core gets. */
 static inline struct trace *traced_trace(struct traced *t)
 {
-    return &t->root->trace;
+    return &t->root.trace;
 }
 
 /*

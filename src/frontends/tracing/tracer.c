@@ -431,10 +431,10 @@ void tracer_stop(struct tracer *t)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-void trace_sampler_init(struct trace_sampler *s, struct tracer *tracer)
+void trace_sampler_init(struct trace_sampler *s, struct tracer *tracer, struct pool *pool)
 {
     static struct tracer nothing;
-    *s = (struct trace_sampler){.tracer = tracer ? tracer : &nothing};
+    *s = (struct trace_sampler){.tracer = tracer ? tracer : &nothing, .pool = pool};
 }
 
 void trace_sampler_done(struct trace_sampler *s)
@@ -469,5 +469,10 @@ struct traced *trace_sample_slow(struct trace_sampler *s, const char *model_name
         s->home->end(s->home, setting);
         return NULL;
     }
-    return traced_new(s->home, setting, parent);
+    struct traced *t = traced_new(s->home, setting, s->pool, parent);
+    if (UNLIKELY(!t)) {
+        s->home->lose(s->home);
+        s->home->end(s->home, setting);
+    }
+    return t;
 }

@@ -22,6 +22,7 @@
 #include "frontends/tracing/traced.h"
 
 struct otlp_settings;
+struct pool;
 struct server;
 struct status;
 struct trace_view;
@@ -95,13 +96,19 @@ NODISCARD struct status *tracer_change(struct tracer *t, const char *model_name,
 /* A loop's copy of the settings; the loop's. */
 struct trace_sampler {
     struct tracer *tracer;
+    struct pool *pool; /* of the memory of traces */
     struct trace_view *view;
     struct trace_home *home;
     uint64_t version; /* of the view; 0: there is none yet */
 };
 
-/* trace_sampler_init - @tracer  NULL: nothing is traced. trace_sampler_done() ends it. */
-void trace_sampler_init(struct trace_sampler *s, struct tracer *tracer);
+/*
+ * trace_sampler_init - trace_sampler_done() ends it.
+ *
+ * @tracer  NULL: nothing is traced
+ * @pool    the loop's; a trace is a block of it, until it is written or sent
+ */
+void trace_sampler_init(struct trace_sampler *s, struct tracer *tracer, struct pool *pool);
 void trace_sampler_done(struct trace_sampler *s);
 
 /* trace_sampler_is_on - whether a request might be traced. */

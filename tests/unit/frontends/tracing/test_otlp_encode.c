@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "core/trace/trace.h"
 #include "frontends/tracing/otlp_encode.h"
@@ -38,6 +39,25 @@ static void free_no_home(struct trace_home *home)
     (void)home;
 }
 
+static struct pool *pool; /* keeps no block: each trace asks the system */
+
+static int make_pool(void **state)
+{
+    (void)state;
+    pool = pool_new("test", 0, 0);
+    return 0;
+}
+
+/* Each trace is freed. */
+static int free_pool(void **state)
+{
+    (void)state;
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    pool_free(pool);
+    return (int)stats.used_bytes;
+}
+
 static char *no_variable(const char *name)
 {
     (void)name;
@@ -54,7 +74,7 @@ static struct traced *trace_names(struct trace_home *home, const char *const *na
     *home = (struct trace_home){.put = keep_trace, .free = free_no_home, .has_spans = true};
     atomic_init(&home->refs, 1);
     struct trace_setting *setting = trace_setting_new(&values, is_own, NULL);
-    struct traced *t = traced_new(home, setting, NULL);
+    struct traced *t = traced_new(home, setting, pool, NULL);
     struct trace *trace = traced_trace(t);
     trace_set_request(trace, "m", 1, id);
     trace_report(trace, TRACE_REQUEST_START, 1);
@@ -213,5 +233,5 @@ int main(void)
         cmocka_unit_test(a_batch_of_no_reports_has_four_spans),
         cmocka_unit_test(answers_are_read),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_pool, free_pool);
 }

@@ -11,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/metrics/family.h"
@@ -20,6 +21,25 @@
 #include "lib/fault.h"
 
 enum { N_LOOPS = 4, N_REQUESTS = 500, TRACE_SPANS = 2 /* InferRequest and m */ };
+
+static struct pool *pool; /* keeps no block: each trace asks the system */
+
+static int make_pool(void **state)
+{
+    (void)state;
+    pool = pool_new("test", 0, 0);
+    return 0;
+}
+
+/* Each trace is freed. */
+static int free_pool(void **state)
+{
+    (void)state;
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    pool_free(pool);
+    return (int)stats.used_bytes;
+}
 
 static char *no_variable(const char *name)
 {
@@ -66,7 +86,7 @@ static double count_dropped(const struct otlp_exporter *x)
 static void run_exporting_loop(void *arg)
 {
     struct trace_sampler s;
-    trace_sampler_init(&s, arg);
+    trace_sampler_init(&s, arg, pool);
     for (int i = 0; i < N_REQUESTS; i++)
         end_exported_request(trace_sample(&s, "m", NULL));
     trace_sampler_done(&s);
@@ -81,7 +101,7 @@ static void spans_of_many_threads_are_counted_once(void **state)
     struct trace_sampler s;
     struct thread threads[N_LOOPS];
     assert_null(try_to_export(given, ARRAY_SIZE(given), &t));
-    trace_sampler_init(&s, t);
+    trace_sampler_init(&s, t, pool);
     end_exported_request(trace_sample(&s, "m", NULL));
     struct otlp_exporter *x = CONTAINER_OF(s.home, struct otlp_exporter, home);
     atomic_fetch_add(&x->home.refs, 1);
@@ -107,13 +127,16 @@ static struct status *export_one(void *arg)
     struct status *st = try_to_export(given, ARRAY_SIZE(given), &t);
     if (st)
         return st;
-    trace_sampler_init(&s, t);
+    trace_sampler_init(&s, t, pool);
     struct traced *traced = trace_sample(&s, "m", NULL);
     struct otlp_exporter *x = CONTAINER_OF(s.home, struct otlp_exporter, home);
     atomic_fetch_add(&x->home.refs, 1);
-    double before;
+    double before, lost;
     assert_null(metric_value(x->n_dropped[OTLP_DROP_COLLECTOR], &before));
-    end_exported_request(traced);
+    assert_null(metric_value(x->n_dropped[OTLP_DROP_MEMORY], &lost));
+    assert_true(lost == !traced);
+    if (traced)
+        end_exported_request(traced);
     trace_sampler_done(&s);
     tracer_stop(t);
     double after;
@@ -134,5 +157,5 @@ int main(void)
         cmocka_unit_test(spans_of_many_threads_are_counted_once),
         cmocka_unit_test(a_lack_of_memory_drops_spans),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_pool, free_pool);
 }
