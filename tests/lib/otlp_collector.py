@@ -12,6 +12,7 @@ import gzip
 import http.server
 import json
 import socket
+import ssl
 import threading
 
 from google.protobuf import json_format
@@ -73,9 +74,11 @@ def decode(body, content_type):
 
 class Collector:
     """Listens on a port of its own. `answers` are given in turn, the last one again and again; an answer is FINE's kind of tuple, bytes that are
-    sent as they are, None (the connection is closed), or an Event for which the answer waits."""
+    sent as they are, None (the connection is closed), or an Event for which the answer waits.
 
-    def __init__(self, answers=(FINE,)):
+    tls: the certificate and the key with which it speaks HTTPS, as localhost. client_root: of the certificates that clients must have"""
+
+    def __init__(self, answers=(FINE,), tls=None, client_root=None):
         self.requests, self.spans, self._changed = [], [], threading.Condition()
         self._answers = list(answers)
         collector = self
@@ -99,7 +102,16 @@ class Collector:
                 pass
 
         self._listener = Listener(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._listener.server_address[1]}/v1/traces"
+        place = "http://127.0.0.1"
+        if tls:
+            place = "https://localhost"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            if client_root:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(client_root)
+            self._listener.socket = context.wrap_socket(self._listener.socket, server_side=True)
+        self.url = f"{place}:{self._listener.server_address[1]}/v1/traces"
 
     def __enter__(self):
         threading.Thread(target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -9,6 +9,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
+import certificates
 import python_models
 import repository
 import triton
@@ -159,7 +160,8 @@ def test_each_encoding_has_the_same_spans(root, env, content_type, packed):
     by_name = {span.name: span for span in spans}
     assert len(spans) == 8 and {span.trace_id for span in spans} == {spans[0].trace_id}
     assert by_name["chain"].attributes["triton.request_id"] == 'q"ü'
-    assert by_name["InferRequest"].attributes == {"http.request.method": "POST", "http.route": "/v2/models/{m}[/versions/{v}]/infer"}
+    assert by_name["InferRequest"].attributes == {"http.request.method": "POST", "http.route": "/v2/models/{m}[/versions/{v}]/infer",
+                                                  "http.response.status_code": 200}
     assert [span.kind for span in (by_name["InferRequest"], by_name["compute"])] == [2, 1]
     assert {(span.resource["service.name"], span.resource["site"], span.resource["telemetry.sdk.language"]) for span in spans} == {("named", "A,1", "c")}
     for span in spans:    # each span lies within the one above it
@@ -205,6 +207,32 @@ def test_a_failure_is_told(tmp_path):
         spans = [span for span in collector.wait(n_traces(3)) if span.name == "InferRequest"]
     assert [(*span.status, span.attributes["error.type"]) for span in spans] == [
         (2, "told to fail", "Internal"), (2, "told to fail", "Internal"), (2, "as the script says", "Unsupported")]
+    names = "http.response.status_code", "rpc.grpc.status_code"
+    assert [[span.attributes.get(name) for name in names] for span in spans] == [[500, None], [None, 13], [501, None]]
+
+
+def test_a_reply_has_its_status(root):
+    """Also one that comes in parts. The messages of a stream have one status in all, at its end."""
+    with Collector() as collector, Server(root, flags=collector.flags(), grpc=True) as server:
+        ask_http(server)
+        generate(server, "any_fp32", {"INPUT0": [1, 2]}, "generate_stream")
+        ask_grpc(server)
+        ask_stream(server)
+        spans = [span for span in collector.wait(n_traces(4)) if span.name == "InferRequest"]
+    assert sorted(str((span.attributes.get("http.response.status_code"), span.attributes.get("rpc.grpc.status_code"))) for span in spans) == [
+        "(200, None)", "(200, None)", "(None, 0)", "(None, None)"]
+
+
+def test_a_reply_that_is_late_has_its_status(tmp_path):
+    """A deadline passes while the model executes: the trace ends when its request does."""
+    gate = repository.Gated(tmp_path, "gate").shut("hold.execute")
+    body = json.dumps({"inputs": [given("IN", "INT32", [1], [7])]}).encode()
+    with Collector() as collector, Server(tmp_path, flags=collector.flags()) as server:
+        answer = ask(server, "POST", "/v2/models/gate/infer", body, headers={"Conch-Timeout-Ms": "50"})
+        assert answer.status == 504
+        gate.open("hold.execute")
+        spans = [span for span in collector.wait(n_traces(1)) if span.name == "InferRequest"]
+    assert [span.attributes["http.response.status_code"] for span in spans] == [answer.status]
 
 
 def write_teller(folder):
@@ -321,6 +349,52 @@ def test_a_stop_does_not_wait_for_a_collector(root):
             assert not never.is_set()
     finally:
         never.set()
+
+
+# ---- Collectors that speak HTTPS.
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """What it has issued: the collector's certificate `mine`, that of another host, and a client's; and another authority."""
+    folder = tmp_path_factory.mktemp("authority")
+    root = certificates.Authority(folder)
+    root.mine, root.elsewhere, root.client = root.issue("mine"), root.issue("elsewhere", names="DNS:elsewhere"), root.issue("client")
+    root.other = certificates.Authority(folder, "other")
+    return root
+
+
+@pytest.mark.parametrize("asks_clients", [False, True])
+def test_a_collector_is_asked_by_https(root, authority, asks_clients):
+    env = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(authority.certificate)}
+    if asks_clients:
+        certificate, key = authority.client
+        env |= {"OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE": str(certificate), "OTEL_EXPORTER_OTLP_CLIENT_KEY": str(key)}
+    with Collector(tls=authority.mine, client_root=authority.certificate if asks_clients else None) as collector, \
+            Server(root, flags=[*collector.flags(), *METRICS], env=env) as server:
+        for n in (1, 2):
+            ask_http(server)
+            collector.wait(n_traces(n))
+        wait_for(lambda: scrape(server).value("conch_spans_sent") == 8, WITHIN_S, "8 spans are sent")
+
+
+@pytest.mark.parametrize("tls, trusts, client", [
+    ("mine", None, None), ("mine", "other", None), ("elsewhere", "root", None), ("mine", "missing", None),    # the collector is not trusted
+    ("mine", "root", "none"), ("mine", "root", "without a key"), ("mine", "root", "missing")])    # or does not trust the server
+def test_a_collector_that_is_not_trusted_gets_nothing(root, authority, tls, trusts, client, tmp_path):
+    files = {"root": authority.certificate, "other": authority.other.certificate, "missing": tmp_path / "missing.pem"}
+    env = {"OTEL_BSP_EXPORT_TIMEOUT": "100"}
+    if trusts:
+        env["OTEL_EXPORTER_OTLP_CERTIFICATE"] = str(files[trusts])
+    if client in ("without a key", "missing"):
+        env["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"] = str(authority.client[0] if client == "without a key" else files["missing"])
+    with Collector(tls=getattr(authority, tls), client_root=authority.certificate if client else None) as collector, \
+            Server(root, flags=[*collector.flags(), *METRICS], env=env) as server:
+        ask_http(server)
+        wait_dropped(server, "collector", 4)
+        ask_http(server)    # the server goes on
+        wait_dropped(server, "collector", 8)
+        assert server.log().count(f"traces are dropped: no answer from '{collector.url}': ") == 1
+        assert not collector.requests and scrape(server).value("conch_spans_sent") == 0
 
 
 @pytest.mark.parametrize("setting, error", [

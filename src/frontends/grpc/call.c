@@ -140,6 +140,7 @@ static void on_begin(struct http2_stream *s, const struct http2_head *head)
     c->stream = s;
     c->ctx = ctx;
     c->refs = 1;
+    c->sent_status = -1;
     http2_stream_ref(s);
     timer_init(&c->deadline, on_deadline);
     arena_init(&c->arena, NULL, 0, GRPC_ARENA_BYTES, ctx->env->net.pool, NULL);

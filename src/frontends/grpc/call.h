@@ -163,6 +163,7 @@ struct grpc_call {
     unsigned int encoding;  /* of the client's packed messages; GRPC_IDENTITY: none is named */
     unsigned int accepted;  /* set of the encodings that the client accepts */
     unsigned int refs;      /* the stream's, until on_end(); the kind's */
+    int sent_status;        /* -1: none was sent */
     bool wants_true_status; /* the metadata triton_grpc_error is true */
     bool has_message;       /* a message was complete */
     bool has_answer;        /* the head of the answer was sent */

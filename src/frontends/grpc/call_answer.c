@@ -54,6 +54,7 @@ void call_send_status(struct grpc_call *c, int code, const char *message)
     const struct http2_field *trailers = c->trailers;
     uint32_t n = set_trailers(c, code, message);
     call_mark_ended(c);
+    c->sent_status = code;
     net_count_answer(&c->ctx->env->net.counts, (unsigned int)code);
     if (!c->has_answer) {
         memcpy(&fields[2], trailers, n * sizeof(*fields));

@@ -353,6 +353,7 @@ static void close_infer(struct grpc_call *c)
     p->is_closed = true;
     if (UNLIKELY(p->traced != NULL)) {
         stamp_infer(c, STAMP_GRPC_SEND_END);
+        p->traced->span.reply_status = c->sent_status;
         traced_end(TAKE(p->traced));
     }
     if (!p->is_copying && (!p->with_core || p->is_finished))

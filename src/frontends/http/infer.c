@@ -395,6 +395,8 @@ void infer_end(struct exchange *x)
     }
     if (UNLIKELY(call->traced != NULL)) {
         stamp_now(x, STAMP_HTTP_SEND_END);
+        if (x->status)
+            call->traced->span.reply_status = x->status;
         traced_end(TAKE(call->traced));
     }
     pool_release(TAKE(call->json_taken));

@@ -114,6 +114,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->aligned_at = 0;
     x->body_block = NULL;
     x->weight_bytes = 0;
+    x->status = 0;
     x->n_pieces = 0;
     char *rest = (char *)exchange_part(x) + ((env->handler->part_bytes + 63) & ~(size_t)63);
     arena_init(&x->arena, rest, (size_t)((char *)x + EXCHANGE_BLOCK_BYTES - rest), MAX_ARENA_BYTES,
@@ -453,6 +454,7 @@ static int read_status(const char *text)
 static void count_reply(struct exchange *x, int status)
 {
     enum { FIRST_STATUS = 100 };
+    x->status = status;
     net_count_answer(&x->env->net.counts, (unsigned int)(status - FIRST_STATUS));
 }
 

@@ -181,6 +181,7 @@ struct exchange {
     struct out_piece *pieces; /* an array */
     int n_pieces;
     size_t reply_bytes;
+    int status;               /* of HTTP; 0: no reply was made, or its client was gone */
     struct out_piece interim; /* what leaves before the reply: "100 Continue", `ahead` */
     struct parted_reply parts;
     struct out_piece first_pieces[EXCHANGE_PIECES];

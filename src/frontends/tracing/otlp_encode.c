@@ -172,13 +172,18 @@ static struct otlp_mark begin_span(struct encoder *e, const struct traced *t,
 
 static void put_operation(struct encoder *e, const struct traced *t)
 {
+    int status = t->span.reply_status;
     if (t->stamps[STAMP_HTTP_RECV_START]) {
         put_span_text(e, KEY("http.request.method"), "POST");
         put_span_text(e, KEY("http.route"), t->span.name);
+        if (status != TRACED_NO_STATUS)
+            put_span_number(e, KEY("http.response.status_code"), status);
     } else {
         put_span_text(e, KEY("rpc.system"), "grpc");
         put_span_text(e, KEY("rpc.service"), "inference.GRPCInferenceService");
         put_span_text(e, KEY("rpc.method"), t->span.name);
+        if (status != TRACED_NO_STATUS)
+            put_span_number(e, KEY("rpc.grpc.status_code"), status);
     }
 }
 

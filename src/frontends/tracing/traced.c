@@ -222,6 +222,7 @@ static void begin_root_span(struct traced *t, const struct trace_parent *parent)
 {
     struct traced_span *span = &t->span;
     span_id_new(span->root_id);
+    span->reply_status = TRACED_NO_STATUS;
     span->has_parent = parent && parent->has_span;
     if (!span->has_parent) {
         trace_id_new(span->trace_id);

@@ -111,6 +111,8 @@ struct trace_part {
     struct traced_link *links; /* with leads_batch: to the other requests that are traced */
 };
 
+enum { TRACED_NO_STATUS = -1 };
+
 /* What a trace is in mode opentelemetry. */
 struct traced_span {
     uint8_t trace_id[TRACE_ID_BYTES];
@@ -120,6 +122,7 @@ struct traced_span {
     char *state;      /* the client's tracestate; NULL: none */
     const char *name; /* of the operation: an HTTP route, a method of gRPC; static */
     uint64_t ended_ns;
+    int reply_status;  /* of HTTP, or of gRPC; TRACED_NO_STATUS: there was none */
     const char *error; /* the name of its code; static; NULL: no failure */
     char *error_text;
 };
