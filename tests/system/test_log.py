@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 import repository
+import triton as genuine
 from server import REFERENCE, Server, free_port, wait_for
 from wire import Connection, ask, given, infer
 
@@ -45,12 +46,55 @@ def test_each_format_has_its_records(quiet, name, form):
     assert all(form.fullmatch(line) for line in records(server.err.text()) if not REFERENCE), server.err.text()
 
 
+def write_broken(models):
+    """A model that gives lines of WARNING and ERROR at the start."""
+    (models / "broken").mkdir()
+    (models / "broken/config.pbtxt").write_text('backend: "nowhere"\n')
+
+
+def levels(text):
+    """The letters that the records of the default format begin with."""
+    return {line[0] for line in text.splitlines() if DEFAULT.match(line)}
+
+
+@pytest.mark.parametrize("kind", [Server, pytest.param(genuine.Triton, marks=genuine.needed)], ids=["ours", "triton"])
+def test_each_level_has_its_stream(quiet, kind):
+    """As in today's Triton: its 2.51, which runs here, still writes all to stderr."""
+    write_broken(quiet)
+    with kind(quiet, flags=["--exit-on-error=false", "--cuda-memory-pool-byte-size=0:1"], ready=False) as server:
+        server.await_rest() if kind is Server else server.wait_log("failed to load model 'broken'")
+        infer(server, "m", ONE)
+    if kind is Server:
+        assert levels(server.out.text()) == {"I"} and levels(server.err.text()) == {"W", "E"}
+        assert "| broken " in server.out.text(), "tables are INFO"
+    else:
+        assert levels(server.out.text()) == set() and levels(server.err.text()) >= {"I", "E"}
+
+
+@pytest.mark.conch_only("it writes without an order among its threads")
+def test_both_streams_in_one_pipe_keep_their_order(quiet):
+    """What `conch … 2>&1 | …` reads."""
+    write_broken(quiet)
+    server = Server(quiet, flags=["--exit-on-error=false", "--log-verbose=1", "--cuda-memory-pool-byte-size=0:1"])
+    process = subprocess.Popen(server.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    read = b""
+    while b"Serving, but not ready: " not in read:
+        chunk = os.read(process.stdout.fileno(), 65536)
+        assert chunk, read
+        read += chunk
+    process.terminate()
+    text = (read + process.stdout.read()).decode()
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert levels(text) >= {"I", "W", "E"}
+    times = [line[1:20] for line in text.splitlines() if DEFAULT.match(line)]
+    assert times == sorted(times)
+
+
 @pytest.mark.conch_only("a format of ours")
 def test_each_line_is_a_json_object(quiet, tmp_path):
     """All of the log, tables and warnings included, is on stdout; or in the file."""
-    broken = quiet / "broken"
-    broken.mkdir()
-    (broken / "config.pbtxt").write_text('backend: "nowhere"\n')
+    write_broken(quiet)
     path = tmp_path / "server.log"
     texts = []
     for flags in ([], [f"--log-file={path}"]):
@@ -77,8 +121,7 @@ def test_each_line_is_a_json_object(quiet, tmp_path):
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_are_for_terminals(quiet, no_color):
     """A line of WARNING or ERROR begins in colour where people read it, and only there."""
-    (quiet / "broken").mkdir()
-    (quiet / "broken/config.pbtxt").write_text('backend: "nowhere"\n')
+    write_broken(quiet)
     ours, theirs = os.openpty()
     with Server(quiet, flags=["--exit-on-error=false"], ready=False) as server:
         assert "broken" in server.err.text() and "\x1b" not in server.log()
