@@ -53,10 +53,11 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 	@tests/clients/build java
 	@tools/test $(PRESET) system/test_grpc
 
-test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB) and OpenVINO (60 MB), and test the backends of their frameworks
-	@$(DEPS) -q run test forests openvino
+test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB) and PyTorch (127 MB), and test the backends of their frameworks
+	@$(DEPS) -q run test forests openvino torch
 	@tools/test $(PRESET) system/test_forests
 	@tools/test $(PRESET) system/test_openvino
+	@tools/test $(PRESET) system/test_pytorch
 
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients

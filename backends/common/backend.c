@@ -153,6 +153,18 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
     return NULL;
 }
 
+TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
+                                           bool otherwise, bool *ret_yes)
+{
+    const char *text = backend_parameter(config, key);
+
+    *ret_yes = text ? strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0 : otherwise;
+    if (text && !*ret_yes && strcasecmp(text, "false") != 0 && strcmp(text, "0") != 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "parameter '%s' must be true or false, got '%s'", key, text);
+    return NULL;
+}
+
 bool backend_escapes_folder(const char *path)
 {
     if (*path == '/')

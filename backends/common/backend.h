@@ -79,6 +79,13 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
                                           int64_t max, int64_t otherwise, int64_t *ret_number);
 
 /*
+ * backend_parameter_bool - the same as yes or no.
+ * Errors: INVALID_ARG  the parameter is neither true, false, 1 nor 0
+ */
+TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
+                                           bool otherwise, bool *ret_yes);
+
+/*
  * backend_escapes_folder - does this relative path lead out of its folder? True for absolute paths
  * and for all with "..". The file system is not read, so that an error does not tell what is there.
  */

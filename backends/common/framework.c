@@ -115,6 +115,25 @@ static void *search_framework(struct search *s, const struct framework *f, const
     return handle ? handle : search_packages(s, f->package);
 }
 
+/* The threads of a framework's OpenMP would spin for a while after each execution, and would take
+ * the processor from others. A variable says that they sleep; a user who has set it has decided.
+ * OpenMP reads it when it is loaded, and processes that the server starts later shall not have it.
+ */
+static void *load_sleeping(struct search *s, const struct framework *f, const char *backend_dir,
+                           const char *file)
+{
+    bool sets = f->sleeps && !getenv("OMP_WAIT_POLICY");
+    void *handle;
+
+    if (sets)
+        setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    /* If the user names a file, that file is loaded or it is an error; no other file is tried. */
+    handle = file && *file ? try_file(s, file) : search_framework(s, f, backend_dir);
+    if (sets)
+        unsetenv("OMP_WAIT_POLICY");
+    return handle;
+}
+
 TRITONSERVER_Error *framework_find(const struct framework *f, const char *backend_dir,
                                    const char *file, void **ret_handle)
 {
@@ -127,8 +146,7 @@ TRITONSERVER_Error *framework_find(const struct framework *f, const char *backen
     s.tried_to = open_memstream(&s.tried, &s.tried_len);
     if (!s.tried_to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    /* If the user names a file, that file is loaded or it is an error; no other file is tried. */
-    handle = file && *file ? try_file(&s, file) : search_framework(&s, f, backend_dir);
+    handle = load_sleeping(&s, f, backend_dir, file);
     fclose(s.tried_to);
     if (handle)
         *ret_handle = handle;

@@ -34,6 +34,8 @@ struct framework {
     const char *const *system; /* file names, up to a NULL */
     const char *package;       /* pattern below site-packages, without a leading slash */
     const char *how_to_get;    /* what an administrator may do, for the error */
+    bool sleeps;               /* threads of its OpenMP sleep when idle (OMP_WAIT_POLICY=PASSIVE),
+                                  unless the user has set that variable */
 };
 
 /*

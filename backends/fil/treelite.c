@@ -23,24 +23,8 @@ static const struct framework treelite = {
     .package = "treelite/lib/libtreelite.so*",
     .how_to_get = "get it with `pip install treelite` (in Conch's folder: `make test-frameworks`), "
                   "or name it: --backend-config=fil,library-path=FILE or CONCH_TREELITE=FILE",
+    .sleeps = true,
 };
-
-/* The threads of treelite's OpenMP would spin for a while after each prediction, and would take the
- * processor from others. A variable says that they sleep; a user who has set it has decided. OpenMP
- * reads it when it is loaded, and processes that the server starts later shall not have it. */
-static TRITONSERVER_Error *find_sleeping(const char *backend_dir, const char *file,
-                                         void **ret_handle)
-{
-    bool decided = getenv("OMP_WAIT_POLICY");
-    TRITONSERVER_Error *err;
-
-    if (!decided)
-        setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
-    err = framework_find(&treelite, backend_dir, file, ret_handle);
-    if (!decided)
-        unsetenv("OMP_WAIT_POLICY");
-    return err;
-}
 
 /* A function of C++, which treelite has beside its C API. */
 #define VERSION_FUNCTION "_Z28TreeliteQueryTreeliteVersionv"
@@ -77,7 +61,7 @@ TRITONSERVER_Error *treelite_open(const char *backend_dir, const char *file,
     TRITONSERVER_Error *err;
     void *handle = NULL, *symbol;
 
-    TRY(find_sleeping(backend_dir, file, &handle));
+    TRY(framework_find(&treelite, backend_dir, file, &handle));
     symbol = dlsym(handle, "TreeliteGetLastError");
     if (!symbol)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,

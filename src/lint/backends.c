@@ -88,6 +88,24 @@ static const struct parameter_traits openvino[] = {
     {0},
 };
 
+/* As backend_parameter_bool() reads it. */
+static const char *const yes_or_no[] = {"true",  "false", "1",     "0", "True",
+                                        "False", "TRUE",  "FALSE", NULL};
+
+static const struct parameter_traits pytorch[] = {
+    {.name = "DISABLE_OPTIMIZED_EXECUTION", .choices = yes_or_no},
+    {.name = "INFERENCE_MODE", .choices = yes_or_no},
+    {.name = "ENABLE_WEIGHT_SHARING", .choices = yes_or_no},
+    {.name = "ENABLE_CACHE_CLEANING", .choices = yes_or_no},
+    {.name = "DISABLE_CUDNN", .choices = yes_or_no},
+    {.name = "ENABLE_JIT_EXECUTOR", .choices = yes_or_no},
+    {.name = "ENABLE_JIT_PROFILING", .choices = yes_or_no},
+    {.name = "ENABLE_TENSOR_FUSER", .choices = yes_or_no},
+    {.name = "INTRA_OP_THREAD_COUNT", .is_number = true, .min = 1, .max = 4096},
+    {.name = "INTER_OP_THREAD_COUNT", .is_number = true, .min = 1, .max = 4096},
+    {0},
+};
+
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
     {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
@@ -112,7 +130,7 @@ static const struct backend_traits backends[] = {
     {.name = "tensorflow", .completes = true, .needs_file = true},
     {.name = "tensorrt", .completes = true, .needs_file = true},
     {.name = "openvino", .completes = true, .needs_file = true, .parameters = openvino},
-    {.name = "pytorch", .needs_file = true},
+    {.name = "pytorch", .needs_file = true, .parameters = pytorch},
 };
 
 const struct backend_traits *backend_traits_of(const char *backend)

@@ -74,6 +74,8 @@ FILES = pathlib.Path(__file__).resolve().parents[1] / "fuzz/corpus/onnx_head"
 XY = """input [ { name: "x" data_type: TYPE_FP32 dims: [ -1, 3 ] } ]
 output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, 3 ] } ]
 """
+TORCH = ('backend: "pytorch"\nparameters {{ key: "INFERENCE_MODE" value {{ string_value: "{}" }} }}\n'
+         'parameters {{ key: "INTRA_OP_THREAD_COUNT" value {{ string_value: "{}" }} }}\n')
 SEQUENCE = IDENTITY + TENSORS
 LIBRARY = 'parameters {{ key: "TRITON_BATCH_STRATEGY_PATH" value: {{ string_value: "{}" }} }}\n'
 SAME = 'input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\noutput [ { name: "O" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
@@ -188,6 +190,14 @@ CASES = [
          "treelite_checkpoint, got 'catboost' [E-parameter]",
          "models/m/config.pbtxt:3:35: error: parameter 'predict_proba' must be true or false, got '1' [E-parameter]"],
         {**model(FOREST.format("lightgbm") + 'parameters { key: "predict_proba" value { string_value: "true" } }\n'), "m/1/model.txt": ""},
+    ),
+    Case(
+        "E-parameter",
+        {**model(TORCH.format("maybe", 0) + XY), "m/1/model.pt": ""},
+        ["models/m/config.pbtxt:2:36: error: parameter 'INFERENCE_MODE' must be true, false, 1, 0, True, False, TRUE or FALSE, got "
+         "'maybe' [E-parameter]",
+         "models/m/config.pbtxt:3:43: error: parameter 'INTRA_OP_THREAD_COUNT' must be a whole number from 1 to 4096, got '0' [E-parameter]"],
+        {**model(TORCH.format("True", 1) + XY), "m/1/model.pt": ""},
     ),
     Case(
         "E-version",

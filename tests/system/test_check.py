@@ -118,7 +118,7 @@ def asked(tmp_path, files):
 def is_for_server(case):
     """Can the server be compared in this case? Not with other backends, which are not installed, or with a batching
     library, or with forests, whose library only some tests install. Cases of ONNX share a server, in the next test."""
-    return not any('"fil"' in f"{text}" or "onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "idenity" in f"{text}" or "library.so" in f"{text}"
+    return not any('"fil"' in f"{text}" or '"pytorch"' in f"{text}" or "onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "idenity" in f"{text}" or "library.so" in f"{text}"
                    for path, text in [*case.bad.items(), *case.fine.items()]) and not case.flags
 
 

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_model_open() is the list of all steps: the parameters, the file, the configuration.
+ */
+#include "pytorch/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model_file.h"
+
+/* ---- Parameters ------------------------------------------------------------------------------ */
+
+/* A setting of PyTorch that the whole process has: the model that is loaded last decides. */
+static TRITONSERVER_Error *set_if_given(const struct doc *config, const char *key,
+                                        void (*set)(bool on))
+{
+    bool on;
+
+    if (!backend_parameter(config, key))
+        return NULL;
+    TRY(backend_parameter_bool(config, key, false, &on));
+    set(on);
+    return NULL;
+}
+
+static TRITONSERVER_Error *set_inter_op(const struct library *lib, const struct frame_model *m)
+{
+    int64_t n;
+    char *text;
+
+    TRY(backend_parameter_int(m->config, "INTER_OP_THREAD_COUNT", 1, 4096, 0, &n));
+    text = n > 0 ? lib->shim->set_inter_op_threads((int32_t)n) : NULL;
+    if (text)
+        BACKEND_LOG(WARN,
+                    "model '%s': INTER_OP_THREAD_COUNT has no effect, the process has another "
+                    "count already: %s",
+                    m->name, text);
+    free(text);
+    return NULL;
+}
+
+static TRITONSERVER_Error *read_options(struct torch_model *t, const struct frame_model *m)
+{
+    const struct shim *shim = t->lib->shim;
+    bool unoptimized, ignored;
+    int64_t threads;
+
+    TRY(backend_parameter_bool(m->config, "DISABLE_OPTIMIZED_EXECUTION", false, &unoptimized));
+    TRY(backend_parameter_bool(m->config, "INFERENCE_MODE", true, &t->options.inference));
+    TRY(backend_parameter_int(m->config, "INTRA_OP_THREAD_COUNT", 1, 4096, 0, &threads));
+    t->options.optimizes = !unoptimized;
+    t->options.threads = (int32_t)threads;
+    /* For GPUs; no answer depends on them. */
+    TRY(backend_parameter_bool(m->config, "ENABLE_CACHE_CLEANING", false, &ignored));
+    TRY(backend_parameter_bool(m->config, "DISABLE_CUDNN", false, &ignored));
+    TRY(set_inter_op(t->lib, m));
+    TRY(set_if_given(m->config, "ENABLE_JIT_PROFILING", shim->set_profiling));
+    TRY(set_if_given(m->config, "ENABLE_JIT_EXECUTOR", shim->set_executor));
+    return set_if_given(m->config, "ENABLE_TENSOR_FUSER", shim->set_fuser);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *load_module(struct torch_model *t, const struct frame_model *m)
+{
+    TRITONSERVER_Error *err = NULL;
+    char *path, *text, *what = NULL;
+
+    TRY(model_file_find(m->handle, m->config, m->name, "model.pt", "model.pt", &path));
+    text = t->lib->shim->load(path, &t->module);
+    if (text && asprintf(&what, "failed to load model '%s' from '%s'", m->name, path) < 0)
+        what = NULL;
+    if (text)
+        err = library_error(TRITONSERVER_ERROR_INVALID_ARG, what ? what : "failed to load a model",
+                            text);
+    free(what);
+    free(path);
+    return err;
+}
+
+/* Instances share the module unless that would change an answer. */
+static TRITONSERVER_Error *choose_sharing(struct torch_model *t, const struct frame_model *m)
+{
+    TRY(backend_parameter_bool(m->config, "ENABLE_WEIGHT_SHARING", !t->module->writes_itself,
+                               &t->shares));
+    BACKEND_LOG(VERBOSE, "model '%s': %llu bytes of tensors; %s%s", t->name,
+                (unsigned long long)t->module->size,
+                t->shares ? "instances share them" : "each instance has its own",
+                t->module->writes_argument ? "; forward() may write its arguments, they are copied"
+                                           : "");
+    return NULL;
+}
+
+static TRITONSERVER_Error *open_torch_model(struct torch_model *t, const struct frame_model *m)
+{
+    TRY(read_options(t, m));
+    TRY(load_module(t, m));
+    TRY(choose_sharing(t, m));
+    return ports_read(t, m->config);
+}
+
+TRITONSERVER_Error *torch_model_open(const struct library *lib, struct frame_model *m,
+                                     struct torch_model **ret_model)
+{
+    struct torch_model *t = calloc(1, sizeof(*t));
+    TRITONSERVER_Error *err;
+
+    if (!t)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    t->lib = lib;
+    t->name = m->name;
+    t->max_batch_size = m->max_batch_size;
+    err = open_torch_model(t, m);
+    if (err)
+        torch_model_close(t);
+    else
+        *ret_model = t;
+    return err;
+}
+
+void torch_model_close(struct torch_model *t)
+{
+    if (!t)
+        return;
+    ports_done(t);
+    if (t->module)
+        t->lib->shim->free(t->module);
+    free(t);
+}

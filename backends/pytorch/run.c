@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run gathers the inputs, which PyTorch uses where they lie, calls forward(), and copies each
+ * output into the responses: PyTorch allocates what a script returns, so it cannot be told to write
+ * there.
+ */
+#include "pytorch/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/gather.h"
+#include "common/scatter.h"
+
+/* PyTorch watches one run, and compiles in the next; the one after that is the first quick one. */
+#define WARMING_RUNS 3
+
+/* Inputs of more bytes are not warmed with: the memory is the model's to spend, not ours. */
+#define WARMING_BYTES (64 << 20)
+
+struct runner {
+    struct torch_model *model;
+    struct shim_model *module; /* the model's, or a copy */
+    bool owns_module;
+    struct gathered *in;        /* for each input of the configuration */
+    struct shim_tensor *inputs; /* for each argument, or member of a dictionary */
+    size_t n_inputs;
+    struct shim_result *result; /* of this run */
+};
+
+/* ---- Inputs ---------------------------------------------------------------------------------- */
+
+static struct shim_tensor *input_of(struct runner *r, size_t i)
+{
+    return &r->inputs[r->model->takes_dict ? i : r->model->inputs.list[i].index];
+}
+
+static TRITONSERVER_Error *gather_port(struct runner *r, const struct batch *b, size_t i)
+{
+    const struct port *p = &r->model->inputs.list[i];
+    struct gathered *in = &r->in[i];
+    struct shim_tensor *to = input_of(r, i);
+    int64_t n;
+
+    TRY(p->made ? ragged_gather(in, b, p->made)
+                : gather(in, b, p->name, p->type,
+                         (p->optional ? GATHER_OPTIONAL : 0) | (p->ragged ? GATHER_RAGGED : 0)));
+    *to = (struct shim_tensor){.name = p->name, .type = TRITONSERVER_TYPE_INVALID};
+    if (!in->present)
+        return NULL;
+    to->type = in->type;
+    to->rank = in->rank;
+    to->shape = in->shape;
+    to->data = in->data;
+    to->size = in->size;
+    if (in->type != TRITONSERVER_TYPE_BYTES)
+        return NULL;
+    TRY(gather_elements(in->shape, in->rank, &n));
+    return bytes_check(p->name, in->data, in->size, (uint64_t)n);
+}
+
+/* ---- Outputs --------------------------------------------------------------------------------- */
+
+static const struct shim_tensor *find_result(const struct runner *r, const struct port *p)
+{
+    const struct shim_result *result = r->result;
+
+    if (!result->named)
+        return p->index < result->n_outputs ? &result->outputs[p->index] : NULL;
+    for (size_t i = 0; i < result->n_outputs; i++)
+        if (strcmp(result->outputs[i].name, p->name) == 0)
+            return &result->outputs[i];
+    return NULL;
+}
+
+static TRITONSERVER_Error *check_output(const struct runner *r, const struct port *p,
+                                        const struct shim_tensor *out)
+{
+    if (!out && r->result->named)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "The dictionary that model '%s' returns has no member '%s'",
+                             r->model->name, p->name);
+    if (!out)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "The output %s in the model configuration refers to an output index "
+                             "which doesn't exist. This model has %zu outputs",
+                             p->name, r->result->n_outputs);
+    if (out->kind)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "output '%s' must be of type Tensor, List[str] or Tuple containing "
+                             "one of these two types, or Dict[str, Tensor]; the model has returned "
+                             "%s",
+                             p->name, out->kind);
+    if (out->type != p->type)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unexpected datatype TYPE_%s for inference output '%s', expecting "
+                             "TYPE_%s",
+                             TRITONSERVER_DataTypeString(out->type), p->name,
+                             TRITONSERVER_DataTypeString(p->type));
+    if (out->rank > BATCH_MAX_RANK)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "output '%s' has %u dimensions, more than %d", p->name,
+                             (unsigned int)out->rank, BATCH_MAX_RANK);
+    return NULL;
+}
+
+/* Copies the rows of one request into its sequence's state. */
+static TRITONSERVER_Error *keep_rows(const struct batch_part *part, const struct port *p,
+                                     const struct shim_tensor *out, const int64_t *shape,
+                                     const void *rows, uint64_t size)
+{
+    TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_State *state;
+    int64_t id = 0;
+    void *to;
+
+    TRY(TRITONBACKEND_StateNew(&state, part->request, p->name, out->type, shape, out->rank));
+    TRY(TRITONBACKEND_StateBuffer(state, &to, size, &type, &id));
+    if (type == TRITONSERVER_MEMORY_GPU)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "state '%s' is kept in the memory of a GPU, which this backend does "
+                             "not write",
+                             p->name);
+    if (size > 0)
+        memcpy(to, rows, size);
+    return TRITONBACKEND_StateUpdate(state);
+}
+
+/* Gives the server the state for the next request of each sequence. */
+static TRITONSERVER_Error *keep_port_state(struct batch *b, const struct port *p,
+                                           const struct shim_tensor *out)
+{
+    bool apart = b->n_parts > 1;
+    const char *rows = out->data;
+    int64_t shape[BATCH_MAX_RANK];
+
+    if (out->type == TRITONSERVER_TYPE_BYTES)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "state '%s' has strings", p->name);
+    memcpy(shape, out->shape, out->rank * sizeof(*shape));
+    if (apart && (out->rank == 0 || (uint64_t)shape[0] != b->rows))
+        return backend_error(
+            TRITONSERVER_ERROR_INVALID_ARG, "state '%s' has %lld rows for a batch of %llu", p->name,
+            out->rank > 0 ? (long long)shape[0] : 0LL, (unsigned long long)b->rows);
+    for (uint32_t i = 0; i < b->n_parts; i++) {
+        struct batch_part *part = &b->parts[i];
+        uint64_t size = apart && b->rows > 0 ? out->size / b->rows * part->rows : out->size;
+
+        if (part->err)
+            continue;
+        if (apart)
+            shape[0] = (int64_t)part->rows;
+        /* A failed state harms no other sequence. */
+        batch_fail(b, part, keep_rows(part, p, out, shape, rows, size));
+        rows += size;
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *answer_output(const struct runner *r, const struct batch *b,
+                                         const struct port *p)
+{
+    const struct shim_tensor *out = find_result(r, p);
+    static const int64_t one[1] = {1};
+    const int64_t *shape;
+    uint32_t rank;
+
+    TRY(check_output(r, p, out));
+    if (!p->is_output)
+        return NULL;
+    if (p->source)
+        return scatter_like_input(b, p->name, p->hint, out->type, p->source, out->data, out->size);
+    /* A single value is a list of one, where the configuration has it so. */
+    shape = out->shape;
+    rank = out->rank;
+    if (rank == 0 && r->model->max_batch_size == 0 && doc_count(p->shape) == 1) {
+        shape = one;
+        rank = 1;
+    }
+    return scatter_rows(b, p->name, p->hint, out->type, shape, rank, out->data, out->size);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *call_forward(struct runner *r)
+{
+    const struct torch_model *t = r->model;
+    char *text = t->lib->shim->run(r->module, &t->options, r->inputs, r->n_inputs, &r->result);
+
+    return r->result ? NULL
+                     : library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text);
+}
+
+static void release_result(struct runner *r)
+{
+    if (r->result)
+        r->model->lib->shim->release(r->result);
+    r->result = NULL;
+}
+
+static TRITONSERVER_Error *compute_answers(struct runner *r, struct batch *b)
+{
+    const struct torch_model *t = r->model;
+
+    for (size_t i = 0; i < t->inputs.n; i++)
+        TRY(gather_port(r, b, i));
+    batch_computes(b);
+    TRY(call_forward(r));
+    batch_computed(b);
+    for (size_t i = 0; i < t->outputs.n; i++)
+        TRY(answer_output(r, b, &t->outputs.list[i]));
+    /* After all that can fail: a batch that fails is repeated, and must find the states unchanged.
+     */
+    for (size_t i = 0; i < t->outputs.n; i++)
+        if (t->outputs.list[i].is_state)
+            TRY(keep_port_state(b, &t->outputs.list[i], find_result(r, &t->outputs.list[i])));
+    return NULL;
+}
+
+TRITONSERVER_Error *runner_run(struct runner *r, struct batch *b)
+{
+    TRITONSERVER_Error *err = compute_answers(r, b);
+
+    release_result(r);
+    return err;
+}
+
+/* ---- Warm ------------------------------------------------------------------------------------ */
+
+/* The shape of one row, if the configuration leaves no dimension open. */
+static bool read_fixed_shape(const struct torch_model *t, const struct port *p, int64_t *shape,
+                             uint32_t *ret_rank, uint64_t *ret_size)
+{
+    uint32_t rank = 0;
+    uint64_t size = p->type == TRITONSERVER_TYPE_BYTES ? 4 : TRITONSERVER_DataTypeByteSize(p->type);
+
+    if (!p->shape || p->ragged || p->made)
+        return false;
+    if (t->max_batch_size > 0)
+        shape[rank++] = 1;
+    for (const struct doc_value *v = doc_first(p->shape); v; v = v->next) {
+        int64_t n;
+
+        if (rank == BATCH_MAX_RANK || !doc_int(v, &n) || n < 0 ||
+            __builtin_mul_overflow(size, (uint64_t)n, &size) || size > WARMING_BYTES)
+            return false;
+        shape[rank++] = n;
+    }
+    *ret_rank = rank;
+    *ret_size = size;
+    return true;
+}
+
+/* Makes an input of zeroes, which are empty strings, too. */
+static bool fill_with_zeroes(struct runner *r, size_t i)
+{
+    const struct port *p = &r->model->inputs.list[i];
+    struct gathered *in = &r->in[i];
+    struct shim_tensor *to = input_of(r, i);
+    uint64_t size;
+    uint32_t rank;
+    void *zeroes;
+
+    if (!read_fixed_shape(r->model, p, in->shape, &rank, &size))
+        return false;
+    TRITONSERVER_Error *err = gather_reserve(in, size > 0 ? size : 1, &zeroes);
+
+    if (err) {
+        backend_ignore(err, "warming a model");
+        return false;
+    }
+    memset(zeroes, 0, size);
+    *to = (struct shim_tensor){.name = p->name,
+                               .type = p->type,
+                               .rank = rank,
+                               .shape = in->shape,
+                               .data = zeroes,
+                               .size = size};
+    return true;
+}
+
+/* A model that refuses zeroes stays as it is, and so does one whose first runs would change what
+ * it answers later. */
+static void warm(struct runner *r)
+{
+    const struct torch_model *t = r->model;
+
+    if (r->module->writes_itself)
+        return;
+    for (size_t i = 0; i < t->inputs.n; i++)
+        if (!fill_with_zeroes(r, i))
+            return;
+    for (int i = 0; i < WARMING_RUNS; i++) {
+        TRITONSERVER_Error *err = call_forward(r);
+
+        release_result(r);
+        if (err) {
+            BACKEND_LOG(VERBOSE, "model '%s' is not warmed: with zeroes it says: %s", t->name,
+                        TRITONSERVER_ErrorMessage(err));
+            TRITONSERVER_ErrorDelete(err);
+            return;
+        }
+    }
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *take_module(struct runner *r)
+{
+    struct torch_model *t = r->model;
+    char *text;
+
+    r->module = t->module;
+    /* A module that changes is only what the others are copied from. */
+    if (t->shares || (!t->module->writes_itself && !atomic_exchange(&t->taken, true)))
+        return NULL;
+    text = t->lib->shim->copy(t->module, &r->module);
+    r->owns_module = !text;
+    return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text) : NULL;
+}
+
+static TRITONSERVER_Error *fill_runner(struct runner *r)
+{
+    const struct torch_model *t = r->model;
+
+    r->n_inputs = t->takes_dict ? t->inputs.n : t->module->n_arguments;
+    r->in = calloc(t->inputs.n + 1, sizeof(*r->in));
+    r->inputs = calloc(r->n_inputs + 1, sizeof(*r->inputs));
+    if (!r->in || !r->inputs)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; i < r->n_inputs; i++)
+        r->inputs[i].type = TRITONSERVER_TYPE_INVALID;
+    TRY(take_module(r));
+    warm(r);
+    return NULL;
+}
+
+TRITONSERVER_Error *runner_new(struct torch_model *model, struct runner **ret_runner)
+{
+    struct runner *r = calloc(1, sizeof(*r));
+    TRITONSERVER_Error *err;
+
+    if (!r)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    r->model = model;
+    err = fill_runner(r);
+    if (err)
+        runner_free(r);
+    else
+        *ret_runner = r;
+    return err;
+}
+
+void runner_free(struct runner *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; r->in && i < r->model->inputs.n; i++)
+        gathered_done(&r->in[i]);
+    if (r->owns_module)
+        r->model->lib->shim->free(r->module);
+    free(r->in);
+    free(r->inputs);
+    free(r);
+}
