@@ -77,10 +77,15 @@ def bare(env):
         server.__exit__(None, None, None)
 
 
+def can_unpack():
+    """Whether archive() can make its folder."""
+    return os.access(ARCHIVES if ARCHIVES.exists() else "/opt", os.W_OK)
+
+
 @contextlib.contextmanager
 def archive():
     """An empty folder such as SageMaker unpacks an archive to: <root>/<hash>/model."""
-    if not os.access(ARCHIVES if ARCHIVES.exists() else "/opt", os.W_OK):
+    if not can_unpack():
         pytest.skip(f"{ARCHIVES}, which the contract names, cannot be written here")
     ARCHIVES.mkdir(parents=True, exist_ok=True)
     folder = ARCHIVES / f"conch_test_{secrets.token_hex(8)}" / "model"

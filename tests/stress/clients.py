@@ -317,6 +317,7 @@ class Run:
         self.stopping = False    # the server may close connections between answers
         self.answered = collections.Counter()    # by model
         self.left = collections.Counter()        # asked by clients that left before the answer
+        self.reached = collections.Counter()     # by kind of endpoint: platform_clients.NAMES
         self.failures = []
         self._adding = threading.Lock()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random clients of all kinds against one server: each accepted request has exactly one right answer.
+"""Random clients of all kinds, of SageMaker and Vertex AI, too, against one server: each accepted request has exactly one right answer.
 
 Each request carries values, and mostly an id, of its own, and its answer must have them. The last answer of a
 connection is followed by that of a question with a name of its own, so that a missing or an additional answer is
@@ -20,19 +20,20 @@ import time
 import pytest
 
 import clients
+import platform_clients
 import server as servers
 from certificates import Authority
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
 CLIENTS = 12
-KINDS = [*clients.KINDS, *[clients.by_regions] * 2]
+KINDS = [*clients.KINDS, *[clients.by_regions] * 2, *platform_clients.KINDS]
 
 
 def flags(folder):
     """All clients have the right that a rule asks for, and some requests leave a trace."""
     rules = folder / "rules"
     rules.write_text("allow header X-Key=right to all\nallow anyone to health\n")
-    return [*clients.cache_flags(), "--http-thread-count=3", "--allow-client-shm=true", f"--access-rules={rules}", f"--trace-config=triton,file={folder}/traces",
+    return [*clients.cache_flags(), *platform_clients.flags(), "--http-thread-count=3", "--allow-client-shm=true", f"--access-rules={rules}", f"--trace-config=triton,file={folder}/traces",
             "--trace-config=rate=20", "--trace-config=level=TIMESTAMPS"]
 
 
@@ -40,11 +41,11 @@ def served(folder, with_tls):
     """The server, ready, and its clients' context of TLS or None."""
     models = clients.write_models(folder / "models")
     if not with_tls:
-        return servers.Server(models, flags=flags(folder)), None
+        return servers.Server(models, flags=flags(folder), env=platform_clients.environment()), None
     root = Authority(folder)
     certificate, key = root.issue("server")
     tls = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
-    return servers.Server(models, flags=[*flags(folder), *tls], ready=None), ssl.create_default_context(cafile=root.certificate)
+    return servers.Server(models, flags=[*flags(folder), *tls], ready=None, env=platform_clients.environment()), ssl.create_default_context(cafile=root.certificate)
 
 
 def start_clients(run):
@@ -60,9 +61,10 @@ def let_it_run(run, seconds):
 
     def enough():
         run.server.assert_alive()
-        return run.failures or (time.monotonic() > until and all(run.answered[model] for model in clients.STEADY))
+        return run.failures or (time.monotonic() > until and all(run.answered[model] for model in clients.STEADY)
+                                and all(run.reached[name] for name in platform_clients.NAMES))
 
-    servers.wait_for(enough, seconds + 120, "all models have been asked")
+    servers.wait_for(enough, seconds + 120, "all models and endpoints have been asked")
 
 
 @pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton answers only the first of several requests")
@@ -74,6 +76,7 @@ def test_each_request_has_one_right_answer(tmp_path, with_tls):
     with made as server:
         server.tls = tls
         server.wait_log("Loaded ")
+        platform_clients.find_endpoints(server)
         run = clients.Run(server, seed)
         threads = start_clients(run)
         let_it_run(run, SECONDS / 2)
@@ -82,7 +85,7 @@ def test_each_request_has_one_right_answer(tmp_path, with_tls):
             thread.join()
         assert not run.failures, "\n".join(run.failures)
         clients.assert_all_is_counted(run)
-        print(f"answered: {dict(run.answered)}, left: {dict(run.left)}")
+        print(f"answered: {dict(run.answered)}, left: {dict(run.left)}, reached: {dict(run.reached)}")
 
         run = clients.Run(server, f"{seed} end")
         threads = start_clients(run)
