@@ -34,6 +34,9 @@ def write_models(root):
         if name == "m":
             with open(pathlib.Path(root) / name / "config.pbtxt", "a") as config:
                 config.write(CACHED)
+    turned = [f'{side} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ -1, 1 ] reshape: {{ shape: [ 1, -1 ] }} }} ]\n'
+              for side, name in (("input", "INPUT0"), ("output", "OUTPUT0"))]
+    repository.write_model(root, "reshaped", 'name: "reshaped"\nbackend: "identity"\nmax_batch_size: 8\n' + "".join(turned) + CACHED)
     steps = "".join(f'step {{ model_name: "step" model_version: -1 input_map {{ key: "INPUT0" value: "{a}" }} '
                     f'output_map {{ key: "OUTPUT0" value: "{b}" }} }}\n' for a, b in (("IN", "MID"), ("MID", "OUT")))
     repository.write_model(root, "e", 'name: "e"\nplatform: "ensemble"\nmax_batch_size: 8\n'
@@ -216,6 +219,14 @@ def test_another_shape_or_output_is_another_response(ours):
     answer = infer(ours, "m", {"inputs": [given("INPUT0", "FP32", [1, 4], [1, 2, 3, 4])],
                                "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 1}}]}).json()
     assert answer["outputs"][0]["datatype"] == "BYTES"
+
+
+def test_a_hit_has_the_shape_of_the_client(ours):
+    """The backend answers [1, 1, 5]. The configuration makes [1, 5, 1] of that, once."""
+    for _ in range(2):
+        answer = infer(ours, "reshaped", {"inputs": [given("INPUT0", "FP32", [1, 5, 1], [1, 2, 3, 4, 5])]}).json()
+        assert [(out["shape"], out["data"]) for out in answer["outputs"]] == [([1, 5, 1], [1, 2, 3, 4, 5])]
+    assert counts(ours, "reshaped")["cache_hit"] == 1
 
 
 def test_a_load_forgets_what_the_one_before_has_computed(ours):

@@ -292,6 +292,7 @@ struct status *response_image_read(const void *bytes, size_t size_bytes, struct 
     struct status *st = response_new(r, &resp);
     if (st)
         return st;
+    resp->as_sent = true;
     st = read_parts(&in, resp);
     if (st)
         response_free(resp);

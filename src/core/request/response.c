@@ -218,11 +218,14 @@ static const struct tensor_spec *find_output_at(const struct model *m, uint32_t 
 
 /*
  * Makes the outputs that the client gets: the requested ones, without the model's reshape. A
- * backend may answer any type and shape; only a name that the model does not have is an error.
+ * backend may answer any type and shape; only a name that the model does not have is an error. The
+ * cache keeps what this function has made, and a reshape cannot be undone twice.
  */
 struct status *response_check(struct response *resp)
 {
     struct model *m = resp->request->model;
+    if (UNLIKELY(resp->as_sent))
+        return NULL;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         struct output *out = resp->outputs[i];
         const struct tensor_spec *spec = find_output_at(m, i, out->name);

@@ -36,6 +36,7 @@ struct response {
     uint32_t n_parameters, parameter_capacity;
     struct parameter *parameters;
     struct status *error; /* if set, the outputs have no meaning */
+    bool as_sent; /* the outputs are those that a client got before: the response cache had it */
     bool sent;
     uint32_t flags;   /* the flags it was sent with, while it waits for earlier responses
                          (sched/response_order.h) */
