@@ -14,6 +14,7 @@
  *     --inline         models may execute on the driving threads (an option of Conch alone)
  *     --cache FOLDER   of caches: models that enable it have the cache `local`, of 64 MiB
  *     --new            each request has other values than those before
+ *     --before N       requests of each thread, at least, that flow uncounted before (0)
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
  *
  * Closed loop: a slot makes a request object with one input and sends it. When the
@@ -101,6 +102,7 @@ struct driver {
 
 static int in_flight = 1, n_threads = 1, responses, n_models;
 static size_t tensor_bytes = TENSOR_BYTES;
+static uint64_t n_before;
 static double seconds = 1;
 static bool sequences, pinned, is_new;
 static const char *caches; /* NULL: no cache */
@@ -291,8 +293,8 @@ static void note(struct driver *d, const struct slot *s)
     d->n_requests += responses ? (uint64_t)responses : 1;
 }
 
-/* Keeps the slots busy for for_s seconds, then lets them end. */
-static void flow(struct driver *d, double for_s)
+/* Keeps the slots busy for for_s seconds and n requests, then lets them end. */
+static void flow(struct driver *d, double for_s, uint64_t n)
 {
     uint64_t until_ns = now_ns() + (uint64_t)(for_s * 1e9);
     int n_busy = in_flight;
@@ -306,7 +308,7 @@ static void flow(struct driver *d, double for_s)
             must(InferenceRequestDelete(s->request), "request");
             /* A sequence is sent to its end, so that its slot is free for the next. */
             bool must_end = sequences && s->n_sent % SEQUENCE_LENGTH != 0;
-            if (s->answered_ns < until_ns || must_end)
+            if (s->answered_ns < until_ns || d->n_requests < n || must_end)
                 send_request(s);
             else
                 n_busy--;
@@ -323,11 +325,11 @@ static void *drive(void *arg)
         CPU_SET((size_t)d->index, &cpus);
         sched_setaffinity(0, sizeof(cpus), &cpus);
     }
-    flow(d, seconds / 4);
+    flow(d, seconds / 4, n_before);
     d->n_requests = d->n_samples = 0;
     pthread_barrier_wait(&barrier); /* main reads the clocks */
     pthread_barrier_wait(&barrier);
-    flow(d, seconds);
+    flow(d, seconds, 0);
     pthread_barrier_wait(&barrier);
     return NULL;
 }
@@ -563,6 +565,7 @@ int main(int argc, char **argv)
         {"limited", no_argument, NULL, 'l'},
         {"cache", required_argument, NULL, 'c'},
         {"new", no_argument, NULL, 'w'},
+        {"before", required_argument, NULL, 'f'},
         {"pin", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
@@ -599,6 +602,9 @@ int main(int argc, char **argv)
             break;
         case 'w':
             is_new = true;
+            break;
+        case 'f':
+            n_before = strtoull(optarg, NULL, 10);
             break;
         case 'p':
             pinned = true;

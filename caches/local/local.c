@@ -6,6 +6,7 @@
  *
  * It also runs under Triton. Source: reference/behaviours §17.6
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "conch/cache.h"
 #include "local/gauges.h"
 #include "local/store.h"
+#include "local/ticks.h"
 
 enum { MAX_BUFFERS = 4096 };
 
@@ -23,12 +25,33 @@ enum { MAX_BUFFERS = 4096 };
 struct local {
     struct store *store;
     struct gauges *gauges; /* NULL: the server has no metrics */
+    /* What the next insertion uses, so that it need not make one; any thread. */
+    _Atomic(TRITONSERVER_BufferAttributes *) attributes;
 };
+
+extern __typeof__(conch_cache_miss) conch_cache_miss __attribute__((weak));
 
 /* Locks are held for a few hundred instructions. */
 bool conch_cache_never_waits(void)
 {
     return true;
+}
+
+/* ---- Attributes -------------------------------------------------------------------------------
+ */
+
+/* An object for reading what the server's buffers are: the cache's, if no other thread has it. */
+static TRITONSERVER_Error *take_attributes(struct local *c, TRITONSERVER_BufferAttributes **ret)
+{
+    *ret = atomic_exchange(&c->attributes, NULL);
+    return *ret ? NULL : TRITONSERVER_BufferAttributesNew(ret);
+}
+
+static void give_back_attributes(struct local *c, TRITONSERVER_BufferAttributes *a)
+{
+    TRITONSERVER_BufferAttributes *before = atomic_exchange(&c->attributes, a);
+    if (before)
+        TRITONSERVER_BufferAttributesDelete(before);
 }
 
 /* ---- Settings ---------------------------------------------------------------------------------
@@ -106,6 +129,7 @@ TRITONSERVER_Error *TRITONCACHE_CacheFinalize(TRITONCACHE_Cache *cache)
     if (!c)
         return cache_error(TRITONSERVER_ERROR_INVALID_ARG, "cache was nullptr");
     gauges_free(c->gauges);
+    give_back_attributes(c, NULL);
     store_free(c->store);
     free(c);
     return NULL;
@@ -114,12 +138,14 @@ TRITONSERVER_Error *TRITONCACHE_CacheFinalize(TRITONCACHE_Cache *cache)
 /* ---- Look-up ----------------------------------------------------------------------------------
  */
 
-/* Put together by hand: each miss makes one. */
+/* Conch has an answer that costs nothing; for Triton it is put together by hand. */
 static TRITONSERVER_Error *miss_error(const struct store_key *key)
 {
     static const char before[] = "key [", after[] = "] does not exist";
     char text[256];
     size_t n = sizeof(before) - 1;
+    if (conch_cache_miss)
+        return conch_cache_miss();
     if (key->length > sizeof(text) - sizeof(before) - sizeof(after))
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "the key does not exist");
     memcpy(text, before, n);
@@ -145,96 +171,105 @@ TRITONSERVER_Error *TRITONCACHE_CacheLookup(TRITONCACHE_Cache *cache, const char
     TRITONSERVER_Error *err = cache_check_arguments(cache, key, entry);
     if (err)
         return err;
-    uint64_t from_ns = store_now_ns();
+    struct store_call call = {.from = ticks_now()};
     struct store_key k = store_key_of(key);
-    struct store_entry *e = store_find(c->store, &k, from_ns);
+    struct store_entry *e = store_find(c->store, &k, &call);
     err = e ? pass_entry(e, entry, allocator) : miss_error(&k);
     if (e)
         store_put(e);
-    store_note_look_up(c->store, &k, store_now_ns() - from_ns);
+    store_note_look_up(c->store, &k, &call);
     return err;
 }
 
 /* ---- Insert -----------------------------------------------------------------------------------
  */
 
-/* The server's buffers: their sizes, and attributes for those that are to replace them. */
-static TRITONSERVER_Error *read_buffers(TRITONCACHE_CacheEntry *entry, struct store_buffer *buffers,
-                                        size_t n)
+static TRITONSERVER_Error *read_sizes(TRITONCACHE_CacheEntry *entry,
+                                      TRITONSERVER_BufferAttributes *a, size_t *sizes_bytes,
+                                      size_t n)
 {
     TRITONSERVER_Error *err = NULL;
     for (size_t i = 0; !err && i < n; i++) {
-        struct store_buffer *b = &buffers[i];
         TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
         void *base;
-        err = TRITONSERVER_BufferAttributesNew(&b->attributes);
+        err = TRITONCACHE_CacheEntryGetBuffer(entry, i, &base, a);
         if (!err)
-            err = TRITONCACHE_CacheEntryGetBuffer(entry, i, &base, b->attributes);
+            err = TRITONSERVER_BufferAttributesByteSize(a, &sizes_bytes[i]);
         if (!err)
-            err = TRITONSERVER_BufferAttributesByteSize(b->attributes, &b->size_bytes);
-        if (!err)
-            err = TRITONSERVER_BufferAttributesMemoryType(b->attributes, &type);
+            err = TRITONSERVER_BufferAttributesMemoryType(a, &type);
         if (!err && type == TRITONSERVER_MEMORY_GPU)
             err = cache_error(TRITONSERVER_ERROR_UNSUPPORTED,
                               "only buffers in the memory of the CPU can be kept");
-        if (!err)
-            err =
-                TRITONSERVER_BufferAttributesSetMemoryType(b->attributes, TRITONSERVER_MEMORY_CPU);
     }
     return err;
 }
 
-/* Makes an entry with a copy of the server's bytes. */
-static TRITONSERVER_Error *copy_entry(const struct store_key *key, TRITONCACHE_CacheEntry *entry,
-                                      TRITONCACHE_Allocator *allocator,
-                                      struct store_buffer *buffers, size_t n,
-                                      struct store_entry **ret_entry)
+/* Attributes of the CPU's memory, with the size; the buffer may have some. */
+static TRITONSERVER_Error *set_buffer_attributes(struct store_buffer *b)
 {
-    TRITONSERVER_Error *err = read_buffers(entry, buffers, n);
-    if (err)
-        return err;
-    struct store_entry *e = store_entry_new(key, buffers, n);
-    if (!e)
-        return cache_no_memory();
-    for (size_t i = 0; i < n; i++)
-        buffers[i].attributes = NULL; /* the entry's now */
-    for (size_t i = 0; !err && i < n; i++)
-        err =
-            TRITONCACHE_CacheEntrySetBuffer(entry, i, e->buffers[i].base, e->buffers[i].attributes);
+    TRITONSERVER_Error *err = NULL;
+    if (!b->attributes)
+        err = TRITONSERVER_BufferAttributesNew(&b->attributes);
     if (!err)
-        err = TRITONCACHE_Copy(allocator, entry);
-    if (err)
-        store_put(e);
-    else
-        *ret_entry = e;
-    return err;
+        err = TRITONSERVER_BufferAttributesSetMemoryType(b->attributes, TRITONSERVER_MEMORY_CPU);
+    return err ? err : TRITONSERVER_BufferAttributesSetByteSize(b->attributes, b->size_bytes);
 }
 
-static TRITONSERVER_Error *exists_error(const struct store_key *key)
+static TRITONSERVER_Error *copy_to_entry(struct store_entry *e, TRITONCACHE_CacheEntry *entry,
+                                         TRITONCACHE_Allocator *allocator)
 {
-    return cache_error(TRITONSERVER_ERROR_ALREADY_EXISTS, "key '%s' already exists", key->text);
+    TRITONSERVER_Error *err = NULL;
+    for (size_t i = 0; !err && i < e->n_buffers; i++) {
+        err = set_buffer_attributes(&e->buffers[i]);
+        if (!err)
+            err = TRITONCACHE_CacheEntrySetBuffer(entry, i, e->buffers[i].base,
+                                                  e->buffers[i].attributes);
+    }
+    return err ? err : TRITONCACHE_Copy(allocator, entry);
+}
+
+static size_t sum_of_sizes(const size_t *sizes_bytes, size_t n)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += sizes_bytes[i];
+    return sum;
+}
+
+/* The error of what the store says. */
+static TRITONSERVER_Error *store_error(const struct local *c, enum store_result result,
+                                       const struct store_key *key, size_t size_bytes)
+{
+    switch (result) {
+    case STORE_EXISTS:
+        return cache_error(TRITONSERVER_ERROR_ALREADY_EXISTS, "key '%s' already exists", key->text);
+    case STORE_TOO_LARGE:
+        return cache_error(TRITONSERVER_ERROR_INTERNAL,
+                           "%zu bytes do not fit into the cache, which has %zu", size_bytes,
+                           store_limit_bytes(c->store));
+    case STORE_NO_MEMORY:
+        return cache_no_memory();
+    default:
+        return NULL;
+    }
 }
 
 static TRITONSERVER_Error *insert_entry(struct local *c, const struct store_key *key,
                                         TRITONCACHE_CacheEntry *entry,
-                                        TRITONCACHE_Allocator *allocator,
-                                        struct store_buffer *buffers, size_t n, uint64_t now_ns)
+                                        TRITONCACHE_Allocator *allocator, const size_t *sizes_bytes,
+                                        size_t n, struct store_call *call)
 {
-    struct store_entry *e = NULL;
-    TRITONSERVER_Error *err = copy_entry(key, entry, allocator, buffers, n, &e);
-    if (err)
-        return err;
-    size_t bytes = e->charged_bytes;
-    switch (store_add(c->store, e, now_ns)) {
-    case STORE_EXISTS:
-        return exists_error(key);
-    case STORE_TOO_LARGE:
-        return cache_error(TRITONSERVER_ERROR_INTERNAL,
-                           "%zu bytes do not fit into the cache, which has %zu", bytes,
-                           store_limit_bytes(c->store));
-    default:
-        return NULL;
+    struct store_entry *e;
+    enum store_result result = store_make_room(c->store, key, sizes_bytes, n, &e);
+    if (result == STORE_FINE) {
+        TRITONSERVER_Error *err = copy_to_entry(e, entry, allocator);
+        if (err) {
+            store_give_up(c->store, e);
+            return err;
+        }
+        result = store_add(c->store, e, call);
     }
+    return store_error(c, result, key, sum_of_sizes(sizes_bytes, n));
 }
 
 TRITONSERVER_Error *TRITONCACHE_CacheInsert(TRITONCACHE_Cache *cache, const char *key,
@@ -242,30 +277,30 @@ TRITONSERVER_Error *TRITONCACHE_CacheInsert(TRITONCACHE_Cache *cache, const char
                                             TRITONCACHE_Allocator *allocator)
 {
     struct local *c = (struct local *)cache;
-    size_t n;
+    TRITONSERVER_BufferAttributes *a = NULL;
+    struct store_call call = {.from = ticks_now()};
+    size_t n, one;
     TRITONSERVER_Error *err = cache_check_arguments(cache, key, entry);
-    if (err)
-        return err;
-    uint64_t from_ns = store_now_ns();
-    struct store_key k = store_key_of(key);
-    if (store_has(c->store, &k))
-        return exists_error(&k);
-    err = TRITONCACHE_CacheEntryBufferCount(entry, &n);
+    if (!err)
+        err = TRITONCACHE_CacheEntryBufferCount(entry, &n);
     if (err)
         return err;
     if (n == 0 || n > MAX_BUFFERS)
         return cache_error(TRITONSERVER_ERROR_INVALID_ARG,
                            "an entry has %zu buffers, expected 1 to %d", n, MAX_BUFFERS);
-    struct store_buffer one = {0}, *many = n > 1 ? calloc(n, sizeof(*many)) : NULL;
-    struct store_buffer *buffers = n > 1 ? many : &one;
-    if (!buffers)
+    size_t *sizes_bytes = n > 1 ? calloc(n, sizeof(*sizes_bytes)) : &one;
+    if (!sizes_bytes)
         return cache_no_memory();
-    err = insert_entry(c, &k, entry, allocator, buffers, n, from_ns);
-    for (size_t i = 0; i < n; i++) {
-        if (buffers[i].attributes)
-            TRITONSERVER_BufferAttributesDelete(buffers[i].attributes);
-    }
-    free(many);
-    store_note_insert(c->store, &k, store_now_ns() - from_ns);
+    struct store_key k = store_key_of(key);
+    err = take_attributes(c, &a);
+    if (!err)
+        err = read_sizes(entry, a, sizes_bytes, n);
+    if (!err)
+        err = insert_entry(c, &k, entry, allocator, sizes_bytes, n, &call);
+    if (a)
+        give_back_attributes(c, a);
+    if (n > 1)
+        free(sizes_bytes);
+    store_note_insert(c->store, &k, &call);
     return err;
 }

@@ -28,6 +28,20 @@ extern "C" {
  */
 TRITONCACHE_ISPEC bool conch_cache_never_waits(void);
 
+/*
+ * conch_cache_miss - what CacheLookup may return when there is no entry: an error of the code
+ * NOT_FOUND that costs nothing, while TRITONSERVER_ErrorNew allocates one with a text. Only Conch
+ * has the function. A library that also runs in Triton declares it once more, as weak, and looks
+ * whether it is there:
+ *
+ *     extern __typeof__(conch_cache_miss) conch_cache_miss __attribute__((weak));
+ *     …
+ *     return conch_cache_miss ? conch_cache_miss() : TRITONSERVER_ErrorNew(…);
+ *
+ * Thread: any.
+ */
+TRITONCACHE_DECLSPEC TRITONSERVER_Error *conch_cache_miss(void);
+
 #ifdef __cplusplus
 }
 #endif

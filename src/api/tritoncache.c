@@ -6,6 +6,7 @@
 
 #include "api/handles.h"
 #include "base/status.h"
+#include "conch/cache.h"
 #include "core/cache/cache_entry.h"
 
 TRITONSERVER_Error *TRITONCACHE_ApiVersion(uint32_t *major, uint32_t *minor)
@@ -80,4 +81,9 @@ TRITONSERVER_Error *TRITONCACHE_Copy(TRITONCACHE_Allocator *allocator,
     NEED(allocator);
     NEED(entry);
     return as_status(cache_copy(to_copier(allocator), to_entry(entry)));
+}
+
+TRITONSERVER_Error *conch_cache_miss(void)
+{
+    return as_status(status_not_found());
 }

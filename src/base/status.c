@@ -16,12 +16,18 @@
 
 struct status {
     enum status_code code;
-    atomic_int refs; /* 0 marks the static object, which is never freed */
+    atomic_int refs; /* not of static objects, which are never freed */
     const char *message;
     char text[];
 };
 
 static struct status no_memory = {.code = STATUS_UNAVAILABLE, .message = "out of memory"};
+static struct status not_found = {.code = STATUS_NOT_FOUND, .message = "not found"};
+
+static bool is_static(const struct status *st)
+{
+    return st == &no_memory || st == &not_found;
+}
 
 /* How much text may be added around a message that was cut, before the whole is cut again. */
 enum { MAX_AROUND_BYTES = 4 << 10 };
@@ -63,6 +69,11 @@ struct status *status_new(enum status_code code, const char *fmt, ...)
 struct status *status_no_memory(void)
 {
     return &no_memory;
+}
+
+struct status *status_not_found(void)
+{
+    return &not_found;
 }
 
 /* Puts the text, which is taken, before or behind the message of st, which is taken, too. */
@@ -138,14 +149,14 @@ struct status *status_from_errno(int err, const char *fmt, ...)
 
 struct status *status_ref(struct status *st)
 {
-    if (st && st != &no_memory)
+    if (st && !is_static(st))
         atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
     return st;
 }
 
 void status_free(struct status *st)
 {
-    if (!st || st == &no_memory)
+    if (!st || is_static(st))
         return;
     /* acq_rel: the last owner sees all writes of the others before their release. */
     if (atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) == 1)

@@ -47,6 +47,12 @@ NODISCARD struct status *status_newv(enum status_code code, const char *fmt, va_
 NODISCARD struct status *status_no_memory(void);
 
 /*
+ * status_not_found - the one status for "not found", a static object, for look-ups that often find
+ * nothing and whose caller reads the code alone.
+ */
+NODISCARD struct status *status_not_found(void);
+
+/*
  * status_prefix, status_suffix - put the text before or behind the message of st and keep the code;
  * return the result.
  *

@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         EXPECT(response_image_bytes(resp) == size);
         char *image = malloc(size);
-        response_image_write(resp, image);
+        response_image_write(resp, image, size);
         EXPECT(!response_image_read(image, size, &r, &again));
         compare(resp, again);
         response_free(again);

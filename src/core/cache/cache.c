@@ -140,9 +140,10 @@ static void note_look_up_error(const struct cache *c, struct status *st)
 struct response *cache_look_up(struct request *r)
 {
     struct cache *c = r->model->cached->cache;
-    struct cache_entry entry = {.n = 0};
+    struct cache_entry entry;
     struct cache_copier copier = {.entry = &entry, .request = r};
     char key[CACHE_KEY_TEXT_BYTES];
+    entry.n = 0;
     cache_key_print(r->cache.key, key);
     mutex_assert_none_held();
     struct status *st = c->fns.look_up(c->of_library, key, &entry, &copier);
@@ -175,10 +176,11 @@ void cache_posted_done(struct cache *c)
 /* Returns whether the response was not there before (reference/behaviours §16.4). */
 static bool insert_image(struct cache *c, struct cache_key key, void *image, size_t n)
 {
-    struct cache_entry entry = {.n = 1,
-                                .buffers = {{.base = image, .size_bytes = n, .type = MEMORY_CPU}}};
+    struct cache_entry entry;
     struct cache_copier copier = {.entry = &entry, .image = image, .image_bytes = n};
     char text[CACHE_KEY_TEXT_BYTES];
+    entry.n = 1;
+    entry.buffers[0] = (struct cache_buffer){.base = image, .size_bytes = n, .type = MEMORY_CPU};
     cache_key_print(key, text);
     mutex_assert_none_held();
     struct status *st = c->fns.insert(c->of_library, text, &entry, &copier);
@@ -222,7 +224,7 @@ static void post_keeping(struct cache *c, const struct response *resp, size_t n)
     k->cache = c;
     k->key = resp->request->cache.key;
     k->size_bytes = n;
-    response_image_write(resp, k->image);
+    response_image_write(resp, k->image, n);
     helpers_post(&c->threads, &k->job);
 }
 
@@ -235,7 +237,7 @@ static bool keep_here(struct cache *c, const struct response *resp, size_t n)
     void *image = n <= sizeof(small) ? small : pool_alloc(r->pool, n, r->model->owner);
     if (!image)
         return true;
-    response_image_write(resp, image);
+    response_image_write(resp, image, n);
     bool is_new = insert_image(c, r->cache.key, image, n);
     if (image != small)
         pool_release(image);

@@ -33,37 +33,50 @@ static struct cache_key hash_key_bytes(const void *bytes, size_t n)
     return (struct cache_key){.low = h.low64, .high = h.high64};
 }
 
-/* n is at most HASH_ALONE_BYTES. */
-static void gather_bytes(struct gathered *g, const void *bytes, size_t n)
+/* Makes room for that many bytes, HASH_ALONE_BYTES at most. */
+static inline char *reserve_gathered(struct gathered *g, size_t n)
 {
     if (UNLIKELY(g->n + n > GATHER_BYTES)) {
         struct cache_key so_far = hash_key_bytes(g->bytes, g->n);
         memcpy(g->bytes, &so_far, sizeof(so_far));
         g->n = sizeof(so_far);
     }
-    if (n > 0)
-        memcpy(g->bytes + g->n, bytes, n);
+    char *at = g->bytes + g->n;
     g->n += n;
+    return at;
 }
 
-static void gather_number(struct gathered *g, uint64_t number)
+/* n is at most HASH_ALONE_BYTES. */
+static inline void gather_bytes(struct gathered *g, const void *bytes, size_t n)
 {
-    gather_bytes(g, &number, sizeof(number));
+    char *at = reserve_gathered(g, n);
+    if (n > 0)
+        memcpy(at, bytes, n);
 }
 
-static void gather_key(struct gathered *g, struct cache_key key)
+static inline void gather_number(struct gathered *g, uint64_t number)
 {
-    gather_bytes(g, &key, sizeof(key));
+    memcpy(reserve_gathered(g, sizeof(number)), &number, sizeof(number));
 }
 
-/* The length, and the bytes or their hash. */
-static void gather_sized(struct gathered *g, const void *bytes, size_t n)
+static inline void gather_key(struct gathered *g, struct cache_key key)
 {
-    gather_number(g, n);
+    memcpy(reserve_gathered(g, sizeof(key)), &key, sizeof(key));
+}
+
+/* The bytes or their hash; their length is gathered already, or follows from what is. */
+static void gather_content(struct gathered *g, const void *bytes, size_t n)
+{
     if (n <= HASH_ALONE_BYTES)
         gather_bytes(g, bytes, n);
     else
         gather_key(g, hash_key_bytes(bytes, n));
+}
+
+static void gather_sized(struct gathered *g, const void *bytes, size_t n)
+{
+    gather_number(g, n);
+    gather_content(g, bytes, n);
 }
 
 static void gather_text(struct gathered *g, const char *text)
@@ -71,7 +84,7 @@ static void gather_text(struct gathered *g, const char *text)
     gather_sized(g, text, strlen(text));
 }
 
-/* The bytes of several buffers, as if they were one. */
+/* The bytes of several buffers, as if they were one of that many bytes. */
 static void gather_buffers(struct gathered *g, const struct input *in)
 {
     char joined[HASH_ALONE_BYTES];
@@ -90,7 +103,6 @@ static void gather_buffers(struct gathered *g, const struct input *in)
             XXH3_128bits_update(&state, b->base, b->size_bytes);
         n += b->size_bytes;
     }
-    gather_number(g, n);
     if (is_small) {
         gather_bytes(g, joined, n);
         return;
@@ -111,22 +123,31 @@ static void gather_policies(struct gathered *g, const struct input *in)
     }
 }
 
-/* False: it is in the memory of a GPU. */
+/*
+ * False: it is in the memory of a GPU. The index stands for the name. The size is that of the
+ * shape's elements (admit.c), unless they are strings.
+ */
 static bool gather_input(struct gathered *g, const struct input *in, uint32_t index)
 {
+    const struct tensor_buffer *first = in->buffers;
+    bool has_policies = false;
     for (uint32_t i = 0; i < in->n_buffers; i++) {
         if (in->buffers[i].type == MEMORY_GPU)
             return false;
+        has_policies |= in->buffers[i].host_policy != NULL;
     }
-    /* The index stands for the name. */
-    gather_number(g, (uint64_t)index << 32 | (uint64_t)in->dtype << 16 | in->n_dims);
+    gather_number(g, (uint64_t)index << 32 | (uint64_t)has_policies << 31 |
+                         (uint64_t)in->dtype << 16 | in->n_dims);
     for (uint32_t i = 0; i < in->n_dims; i++)
         gather_number(g, (uint64_t)in->shape[i]);
-    if (LIKELY(in->n_buffers == 1 && !in->buffers[0].host_policy))
-        gather_sized(g, in->buffers[0].base, in->buffers[0].size_bytes);
+    if (has_policies || in->dtype == DTYPE_BYTES)
+        gather_number(g, in->size_bytes);
+    if (LIKELY(in->n_buffers == 1 && !has_policies))
+        gather_content(g, first->base, first->size_bytes);
     else
         gather_buffers(g, in);
-    gather_policies(g, in);
+    if (UNLIKELY(has_policies))
+        gather_policies(g, in);
     return true;
 }
 
@@ -191,24 +212,27 @@ struct cache_key cache_key_of_load(const struct model *m)
     return hash_key_bytes(g.bytes, g.n);
 }
 
-/* Writes the eight digits of a number, all at once: one in each byte of a word. */
-static void print_digits(uint32_t number, char *to)
+/* 16 bytes at once, in a register. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+static bytes16 digits_of(bytes16 numbers)
 {
-    uint64_t x = number;
-    x = ((x & 0xffff) << 32) | x >> 16; /* the first digit into the lowest byte … */
-    x = ((x & 0x000000ff000000ff) << 16) | ((x >> 8) & 0x000000ff000000ff);
-    x = ((x & 0x000f000f000f000f) << 8) | ((x >> 4) & 0x000f000f000f000f);
-    uint64_t above_9 = ((x + 0x0606060606060606) >> 4) & 0x0101010101010101;
-    x += 0x3030303030303030 + above_9 * ('a' - '0' - 10);
-    x = htole64(x);
-    memcpy(to, &x, sizeof(x));
+    const bytes16 above_9 = (bytes16)(numbers > 9);
+    return numbers + '0' + (above_9 & ('a' - '0' - 10));
 }
 
 void cache_key_print(struct cache_key key, char ret_text[CACHE_KEY_TEXT_BYTES])
 {
-    print_digits((uint32_t)(key.high >> 32), ret_text);
-    print_digits((uint32_t)key.high, ret_text + 8);
-    print_digits((uint32_t)(key.low >> 32), ret_text + 16);
-    print_digits((uint32_t)key.low, ret_text + 24);
+    const uint64_t words[] = {htobe64(key.high), htobe64(key.low)};
+    bytes16 bytes;
+    memcpy(&bytes, words, sizeof(bytes));
+    const bytes16 first = digits_of(bytes >> 4), second = digits_of(bytes & 0xf);
+    const bytes16 halves[] = {
+        __builtin_shuffle(first, second,
+                          (bytes16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}),
+        __builtin_shuffle(first, second,
+                          (bytes16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}),
+    };
+    memcpy(ret_text, halves, sizeof(halves));
     ret_text[CACHE_KEY_TEXT_BYTES - 1] = '\0';
 }

@@ -145,13 +145,13 @@ static void write_image_parameter(char *to, size_t *at, const struct parameter *
     write_image_gap(to, at, PART_ALIGNMENT);
 }
 
-void response_image_write(const struct response *resp, void *to)
+void response_image_write(const struct response *resp, void *to, size_t size_bytes)
 {
     size_t at = 0;
     const struct image_head head = {.magic = IMAGE_MAGIC,
                                     .n_outputs = resp->n_outputs,
                                     .n_parameters = resp->n_parameters,
-                                    .size_bytes = response_image_bytes(resp)};
+                                    .size_bytes = size_bytes};
     write_image_bytes(to, &at, &head, sizeof(head));
     for (uint32_t i = 0; i < resp->n_outputs; i++)
         write_image_output(to, &at, resp->outputs[i]);
@@ -229,15 +229,15 @@ NODISCARD static struct status *read_image_output(struct image_reader *in, struc
         !take_image_copy(in, shape, head.n_dims * sizeof(*shape)))
         return no_image(r);
     const char *name = take_image_text(in, head.name_bytes);
-    if (!name || !model_find_output(r->model, name) ||
-        !skip_gap(in, head.size_bytes ? TENSOR_ALIGNMENT : PART_ALIGNMENT))
+    const struct tensor_spec *spec = name ? model_find_output(r->model, name) : NULL;
+    if (!spec || !skip_gap(in, head.size_bytes ? TENSOR_ALIGNMENT : PART_ALIGNMENT))
         return no_image(r);
     const char *bytes = take_image_bytes(in, head.size_bytes);
     if (!bytes || !skip_gap(in, PART_ALIGNMENT) ||
         !fits_shape((enum dtype)head.dtype, shape, head.n_dims, head.size_bytes))
         return no_image(r);
     struct status *st =
-        response_add_output(resp, name, (enum dtype)head.dtype, shape, head.n_dims, &out);
+        response_add_output(resp, spec->name, (enum dtype)head.dtype, shape, head.n_dims, &out);
     return st ? st : read_image_tensor(out, bytes, head.size_bytes);
 }
 

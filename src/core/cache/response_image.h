@@ -27,8 +27,8 @@ struct status;
  */
 size_t response_image_bytes(const struct response *resp);
 
-/* response_image_write - writes the image, whose size the function above has returned. */
-void response_image_write(const struct response *resp, void *to);
+/* response_image_write - writes the image. @size_bytes  what response_image_bytes() has returned */
+void response_image_write(const struct response *resp, void *to, size_t size_bytes);
 
 /*
  * response_image_read - makes a response to the request. Its maker allocates the outputs, and the

@@ -82,6 +82,21 @@ static void lack_of_memory_needs_no_memory(void **state)
     assert_string_equal(status_message(st), "out of memory");
 }
 
+static void not_found_is_one_object(void **state)
+{
+    (void)state;
+    struct status *st = status_not_found();
+    assert_int_equal(status_code(st), STATUS_NOT_FOUND);
+    status_free(status_ref(st));
+    status_free(st);
+    assert_ptr_equal(status_not_found(), st);
+    st = status_prefix(st, "model: ");
+    assert_int_equal(status_code(st), STATUS_NOT_FOUND);
+    assert_string_equal(status_message(st), "model: not found");
+    status_free(st);
+    assert_string_equal(status_message(status_not_found()), "not found");
+}
+
 static void a_prefix_that_finds_no_memory_keeps_the_cause(void **state)
 {
     (void)state;
@@ -181,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_status_holds_code_and_message),
         cmocka_unit_test(a_status_has_the_systems_reason),
         cmocka_unit_test(lack_of_memory_needs_no_memory),
+        cmocka_unit_test(not_found_is_one_object),
         cmocka_unit_test(a_prefix_that_finds_no_memory_keeps_the_cause),
         cmocka_unit_test(many_threads_share_a_status),
         cmocka_unit_test(each_code_has_its_name),
