@@ -108,7 +108,7 @@ TRITONSERVER_Error *conch_server_print_model_config(TRITONSERVER_Server *server,
                                           version < 0 ? CONCH_VERSION_LATEST : version, &m);
     if (st)
         return as_status(st);
-    model_config_print_text(m->config, &text);
+    model_print_config_text(m, &text);
     model_unref(m);
     st = buf_status(&text);
     if (!st && fwrite(buf_text(&text), 1, text.size, out) != text.size)

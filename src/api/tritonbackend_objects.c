@@ -163,7 +163,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
     struct status *st = document_check_config_version(config_version);
     if (st)
         return as_status(st);
-    model_config_print_json(to_model(model)->config, &text);
+    model_print_config(to_model(model), &text);
     st = buf_status(&text);
     if (st)
         return as_status(st);

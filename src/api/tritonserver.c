@@ -505,7 +505,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
         st = find_named_model(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
-    model_config_print_json(m->config, &text);
+    model_print_config(m, &text);
     model_unref(m);
     return give_message(&text, model_config);
 }

@@ -70,7 +70,8 @@ static void make_fake(struct fake_model *f, struct server_options *options, cons
     must(model_make_specs(f->model), "specs");
     f->model->instances = mem_zalloc(n_instances * sizeof(struct instance *));
     for (uint32_t i = 0; i < n_instances; i++) {
-        must(instance_new(f->model, config->pb->instance_group[0], (int)i, &f->model->instances[i]),
+        must(instance_new(f->model, config, config->pb->instance_group[0], (int)i,
+                          &f->model->instances[i]),
              "instance");
         f->model->n_instances++;
     }
@@ -106,6 +107,7 @@ void fake_model_end(struct fake_model *f)
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);
     mem_free(TAKE(m->instances));
+    instances_free_spare(m);
     m->n_instances = 0;
     m->backend = NULL;
     model_expect_returned(m->owner, MEM_INSTANCES);

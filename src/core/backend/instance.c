@@ -120,13 +120,42 @@ static struct instance_stats *new_counters(struct model *m)
     return instance_stats_add(&m->statistics, m->metrics.has_histograms);
 }
 
-struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group, int index,
+void instance_ref(struct instance *in)
+{
+    atomic_fetch_add_explicit(&in->n_users, 1, memory_order_relaxed);
+}
+
+void instance_unref(struct instance *in)
+{
+    if (atomic_fetch_sub_explicit(&in->n_users, 1, memory_order_acq_rel) == 1)
+        in->on_unused(in);
+}
+
+/* Returns zeros. The state of a loan stays as it is, LOAN_NONE: another thread may look at it. */
+static struct instance *new_struct(struct model *m)
+{
+    enum { AFTER_STATE = offsetof(struct instance, loan) + offsetof(struct loan, slot) };
+    mutex_lock(&m->config_mu);
+    struct list *link = list_pop(&m->spare_instances);
+    mutex_unlock(&m->config_mu);
+    if (!link)
+        return mem_zalloc_on_line(sizeof(struct instance));
+    struct instance *in = LIST_ENTRY(link, struct instance, leaving_link);
+    memset((void *)in, 0, offsetof(struct instance, loan));
+    memset((char *)in + AFTER_STATE, 0, sizeof(*in) - AFTER_STATE);
+    return in;
+}
+
+struct status *instance_new(struct model *m, struct model_config *config,
+                            const Inference__ModelInstanceGroup *group, int index,
                             struct instance **ret_instance)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    struct instance *in = mem_zalloc_on_line(sizeof(*in));
+    struct instance *in = new_struct(m);
     in->model = m;
+    in->config = model_config_ref(config);
     in->group = group;
+    atomic_init(&in->n_users, 1);
     in->name = mem_printf("%s_%d", group->name, index);
     in->kind = to_instance_kind(group->kind);
     /* A configuration may allow a batch of billions, but never so many requests wait. */
@@ -152,10 +181,8 @@ static void finalize_instance(void *arg)
                in->model->backend->fns.instance_finalize(in));
 }
 
-void instance_free(struct instance *in)
+static void end_parts(struct instance *in)
 {
-    if (!in)
-        return;
     bool is_due = in->known_to_backend && in->model->backend->fns.instance_finalize;
     if (is_due && in->home)
         home_call(in->home, finalize_instance, in);
@@ -163,12 +190,37 @@ void instance_free(struct instance *in)
         finalize_instance(in);
     home_free(in->home);
     instance_report_memory(in, 0);
+    instance_stats_release(in->stats);
+    model_config_free(in->config);
     mem_free(in->host_policy_document.json);
     mem_free(in->cpu_binding);
     if (in->batch != in->batch_of_one)
         mem_free(in->batch);
     mem_free(in->name);
+}
+
+void instance_free(struct instance *in)
+{
+    if (!in)
+        return;
+    end_parts(in);
     mem_free_on_line(in);
+}
+
+void instance_end(struct instance *in)
+{
+    struct model *m = in->model;
+    end_parts(in);
+    mutex_lock(&m->config_mu);
+    list_push(&m->spare_instances, &in->leaving_link);
+    mutex_unlock(&m->config_mu);
+}
+
+void instances_free_spare(struct model *m)
+{
+    struct list *link;
+    while ((link = list_pop(&m->spare_instances)))
+        mem_free_on_line(LIST_ENTRY(link, struct instance, leaving_link));
 }
 
 /* A backend may report times in a wrong order; the sums must not wrap. */

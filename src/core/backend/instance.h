@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "core/backend/json_message.h"
+#include "core/threads/control.h"
 #include "proto/model_config.pb-c.h"
 
 struct home;
@@ -23,6 +24,7 @@ struct leave_ops;
 struct left;
 struct limit;
 struct model;
+struct model_config;
 struct cpu_binding;
 struct request;
 struct status;
@@ -97,7 +99,9 @@ struct leave_part {
 struct instance {
     /* Constant once initialised. */
     struct model *model;
-    const Inference__ModelInstanceGroup *group; /* in the model's configuration */
+    struct model_config
+        *config; /* a reference: one that the model has, or had when this was made */
+    const Inference__ModelInstanceGroup *group; /* in it */
     char *name;
     enum instance_kind kind;
     int32_t device_id;
@@ -106,7 +110,7 @@ struct instance {
     uint32_t batch_capacity;
     struct home *home;     /* its thread for life; NULL: none */
     bool known_to_backend; /* initialised in the backend, even in vain: to be finalised there */
-    uint32_t number;       /* among the model's instances; constant from its first use */
+    uint32_t number;       /* among the model's instances; under scheduler.mu */
     struct call_watcher *watcher;          /* constant from the first request on; NULL in warm-up */
     struct instance_slots *instance_slots; /* a sequence batcher's: its slots of the instance */
     struct instance_stats *stats;
@@ -115,6 +119,14 @@ struct instance {
     /* The backend's. */
     void *state;
     atomic_size_t reported_bytes; /* memory that the backend says it uses */
+
+    /* Its end while the model serves (core/sched/pull_change.c). */
+    void (*on_unused)(struct instance *in); /* constant from the first request on */
+    atomic_uint n_users;                    /* see instance_ref() */
+    bool is_leaving;                        /* under scheduler.mu: it gets no more work */
+    struct list leaving_link;               /* likewise: in a list of its scheduler */
+    struct list watched_link; /* under watch.mu: of those that leave and execute yet */
+    struct control_job end;   /* ends it */
 
     /* The watch's. */
     atomic_uint n_overdue; /* its requests beyond the limit: it is stuck while there are any */
@@ -145,13 +157,26 @@ struct instance {
  * binding of its host policy. The caller ends it with instance_free().
  *
  * Thread: control. Several threads may make instances of one model at the same time.
- * @index   within its group: the last part of its name
+ * @config  that of the group; the instance has a reference
+ * @index   the last part of its name
  * Errors:  STATUS_INVALID_ARG  a host policy that cannot be read
  *          STATUS_INTERNAL     CPUs or memory of its policy are not available
  *          and those of the backend, which has finalised the instance then
  */
-NODISCARD struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group,
-                                      int index, struct instance **ret_instance);
+NODISCARD struct status *instance_new(struct model *m, struct model_config *config,
+                                      const Inference__ModelInstanceGroup *group, int index,
+                                      struct instance **ret_instance);
+
+/*
+ * instance_ref, instance_unref - count what uses an instance that a change of the model may take
+ * out of service: its scheduler has the first reference; a question for its readiness has one, and
+ * what the watch has found and a request that the backend keeps. The last unref calls
+ * in->on_unused. A model that is unloaded has no such users any more, and does not wait for them.
+ *
+ * Thread: any. instance_unref() is called without locks from scheduler.mu on.
+ */
+void instance_ref(struct instance *in);
+void instance_unref(struct instance *in);
 
 /*
  * model_wants_homes - has each instance a thread for life? If the model's parameter CONCH_EXECUTION
@@ -174,6 +199,14 @@ void instance_report_memory(struct instance *in, size_t bytes);
 /* instance_free - finalises and frees the instance. No thread executes on it any longer. NULL is
  * fine. */
 void instance_free(struct instance *in);
+
+/*
+ * instance_end - does the same while the model serves. The struct is left for the model's next
+ * instance: a thread that has found it lent a moment ago may still look at its loan
+ * (core/sched/loan.h). instances_free_spare() frees what is left of the model's.
+ */
+void instance_end(struct instance *in);
+void instances_free_spare(struct model *m);
 
 /*
  * instance_execute - gives the batch to the backend. When this returns, every request has been

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: each instance has an index in m->instances and is described by a job. Threads of
+ * DESIGN: each instance is described by a job, which has its place in a list. Threads of
  * parallel_for() take jobs and write to elements that are theirs alone. After a failure no thread
  * begins another job. All threads have ended before the results are read, so nothing here needs a
  * lock.
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/parallel_for.h"
 #include "base/status.h"
@@ -26,13 +27,15 @@ enum {
 
 struct instance_job {
     const Inference__ModelInstanceGroup *group;
-    int index; /* within the group */
+    int index; /* the last part of its name */
+    struct instance **place;
     struct status *outcome;
 };
 
 struct making {
     /* Constant. */
     struct model *model;
+    struct model_config *config; /* has the groups */
     struct warmup *warmup;
     uint32_t n;
     struct instance_job *jobs; /* the thread that took a job owns its fields */
@@ -47,10 +50,9 @@ static void make_instance(void *arg, size_t i)
     if (atomic_load(&making->failed))
         return;
     struct instance_job *o = &making->jobs[i];
-    struct instance **in = &making->model->instances[i];
-    o->outcome = instance_new(making->model, o->group, o->index, in);
+    o->outcome = instance_new(making->model, making->config, o->group, o->index, o->place);
     if (!o->outcome)
-        o->outcome = warmup_run(making->warmup, *in);
+        o->outcome = warmup_run(making->warmup, *o->place);
     if (o->outcome)
         atomic_store(&making->failed, true);
 }
@@ -93,9 +95,9 @@ NODISCARD static struct status *collect_outcome(const struct making *making)
     return first;
 }
 
-NODISCARD static struct status *count_instances(const struct model *m, uint32_t *ret_n)
+NODISCARD static struct status *count_instances(const struct model *m,
+                                                const Inference__ModelConfig *pb, uint32_t *ret_n)
 {
-    const Inference__ModelConfig *pb = m->config->pb;
     int64_t n = 0, names_bytes = 0;
     for (size_t g = 0; g < pb->n_instance_group; g++) {
         const Inference__ModelInstanceGroup *group = pb->instance_group[g];
@@ -128,33 +130,218 @@ static bool may_be_parallel(const struct model *m, const struct backend_registry
     }
 }
 
+/* Makes one instance for each job. */
+NODISCARD static struct status *make_all(struct making *making, struct backend_registry *reg)
+{
+    struct model *m = making->model;
+    if (making->n == 0)
+        return NULL;
+    struct status *st = warmup_new(m, &making->warmup);
+    if (st)
+        return st;
+    if (making->n > 1 && may_be_parallel(m, reg))
+        make_in_parallel(making, reg);
+    else
+        for (uint32_t i = 0; i < making->n; i++)
+            make_instance(making, i);
+    st = collect_outcome(making);
+    warmup_free(making->warmup);
+    return st;
+}
+
 struct status *instances_make(struct model *m, struct backend_registry *reg)
 {
     const Inference__ModelConfig *pb = m->config->pb;
-    struct making making = {.model = m};
-    struct status *st = count_instances(m, &making.n);
+    struct making making = {.model = m, .config = m->config};
+    struct status *st = count_instances(m, pb, &making.n);
     if (st)
         return st;
 
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    st = warmup_new(m, &making.warmup);
-    if (st)
-        return st;
     m->instances = mem_zalloc(making.n * sizeof(struct instance *));
     m->n_instances = making.n;
     making.jobs = mem_zalloc(making.n * sizeof(*making.jobs));
     struct instance_job *o = making.jobs;
+    struct instance **place = m->instances;
     for (size_t g = 0; g < pb->n_instance_group; g++) {
         for (int i = 0; i < pb->instance_group[g]->count; i++)
-            *o++ = (struct instance_job){.group = pb->instance_group[g], .index = i};
+            *o++ =
+                (struct instance_job){.group = pb->instance_group[g], .index = i, .place = place++};
     }
-    if (making.n > 1 && may_be_parallel(m, reg))
-        make_in_parallel(&making, reg);
-    else
-        for (uint32_t i = 0; i < making.n; i++)
-            make_instance(&making, i);
-    st = collect_outcome(&making);
-    warmup_free(making.warmup);
+    st = make_all(&making, reg);
     mem_free(making.jobs);
     return st;
+}
+
+/* ---- Other groups ---------------------------------------------------------------------------- */
+
+/* What makes an instance of one group like one of another: all but name and count. */
+struct kind {
+    size_t size_bytes;
+    uint8_t *bytes;
+};
+
+static struct kind kind_of(const Inference__ModelInstanceGroup *group)
+{
+    Inference__ModelInstanceGroup like = *group;
+    char no_name[] = "";
+    struct kind k;
+    like.name = no_name;
+    like.count = 1;
+    k.size_bytes = protobuf_c_message_get_packed_size(&like.base);
+    k.bytes = mem_alloc(k.size_bytes + 1);
+    protobuf_c_message_pack(&like.base, k.bytes);
+    return k;
+}
+
+static bool is_same_kind(const struct kind *a, const struct kind *b)
+{
+    return a->size_bytes == b->size_bytes && memcmp(a->bytes, b->bytes, a->size_bytes) == 0;
+}
+
+/* The model's instances, while it is decided which of them stay. */
+struct present {
+    struct model *model;
+    struct kind *kinds; /* by instance */
+    bool *stays;
+};
+
+static void find_present(struct model *m, struct present *p)
+{
+    p->model = m;
+    p->kinds = mem_alloc((m->n_instances + 1) * sizeof(*p->kinds));
+    p->stays = mem_zalloc((m->n_instances + 1) * sizeof(*p->stays));
+    for (uint32_t i = 0; i < m->n_instances; i++)
+        p->kinds[i] = kind_of(m->instances[i]->group);
+}
+
+static void present_done(struct present *p)
+{
+    for (uint32_t i = 0; i < p->model->n_instances; i++)
+        mem_free(p->kinds[i].bytes);
+    mem_free(p->kinds);
+    mem_free(p->stays);
+}
+
+/* Returns an instance of that kind that has no place yet, the first one; NULL: there is none. */
+static struct instance *find_place_for(struct present *p, const struct kind *kind)
+{
+    for (uint32_t i = 0; i < p->model->n_instances; i++) {
+        if (p->stays[i] || !is_same_kind(&p->kinds[i], kind))
+            continue;
+        p->stays[i] = true;
+        return p->model->instances[i];
+    }
+    return NULL;
+}
+
+/* The places of a group's instances: some stay, and there is a job for each other one. */
+static void place_group(struct instance_change *c, struct present *p, struct making *making,
+                        const Inference__ModelInstanceGroup *group)
+{
+    struct kind kind = kind_of(group);
+    for (int i = 0; i < group->count; i++) {
+        struct instance **place = &c->all[c->n++];
+        *place = find_place_for(p, &kind);
+        if (!*place)
+            making->jobs[making->n++] =
+                (struct instance_job){.group = group, .index = i, .place = place};
+    }
+    mem_free(kind.bytes);
+}
+
+/* An instance that has stayed may have the name that a new one would get: that one gets the next
+ * number that is free. */
+static void choose_names(const struct instance_change *c, struct making *making)
+{
+    struct map taken = MAP_INIT;
+    char **names = mem_zalloc((making->n + 1) * sizeof(*names));
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (c->all[i])
+            map_puts(&taken, c->all[i]->name, c->all[i]);
+    }
+    for (uint32_t i = 0; i < making->n; i++) {
+        struct instance_job *o = &making->jobs[i];
+        for (;; o->index++) {
+            names[i] = mem_printf("%s_%d", o->group->name, o->index);
+            if (!map_gets(&taken, names[i]))
+                break;
+            mem_free(names[i]);
+        }
+        map_puts(&taken, names[i], o);
+    }
+    map_done(&taken);
+    for (uint32_t i = 0; i < making->n; i++)
+        mem_free(names[i]);
+    mem_free(names);
+}
+
+static void note_new(struct instance_change *c, const struct making *making)
+{
+    for (uint32_t i = 0; i < making->n; i++) {
+        if (*making->jobs[i].place)
+            c->new[c->n_new++] = *making->jobs[i].place;
+    }
+}
+
+struct status *instances_change_begin(struct model *m, struct backend_registry *reg,
+                                      struct model_config *config, struct instance_change *c)
+{
+    const Inference__ModelConfig *pb = config->pb;
+    struct making making = {.model = m, .config = config};
+    struct present present;
+    uint32_t n;
+    *c = (struct instance_change){.model = m, .config = config};
+    struct status *st = count_instances(m, pb, &n);
+    if (st)
+        return st;
+
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    c->all = mem_zalloc((n + 1) * sizeof(struct instance *));
+    c->new = mem_zalloc((n + 1) * sizeof(struct instance *));
+    c->leaving = mem_zalloc((m->n_instances + 1) * sizeof(struct instance *));
+    making.jobs = mem_zalloc((n + 1) * sizeof(*making.jobs));
+    find_present(m, &present);
+    for (size_t g = 0; g < pb->n_instance_group; g++)
+        place_group(c, &present, &making, pb->instance_group[g]);
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        if (!present.stays[i])
+            c->leaving[c->n_leaving++] = m->instances[i];
+    }
+    present_done(&present);
+    choose_names(c, &making);
+    st = make_all(&making, reg);
+    note_new(c, &making);
+    mem_free(making.jobs);
+    if (st)
+        instances_change_undo(c);
+    return st;
+}
+
+void instances_change_undo(struct instance_change *c)
+{
+    for (uint32_t i = 0; i < c->n_new; i++)
+        instance_free(c->new[i]);
+    c->n_new = 0;
+}
+
+void instances_change_done(struct instance_change *c)
+{
+    mem_free(TAKE(c->all));
+    mem_free(TAKE(c->new));
+    mem_free(TAKE(c->leaving));
+}
+
+struct instance **instances_in_service(struct model *m, uint32_t *ret_n)
+{
+    mutex_lock(&m->config_mu);
+    uint32_t n = m->n_instances;
+    struct instance **list = mem_alloc((n + 1) * sizeof(struct instance *));
+    for (uint32_t i = 0; i < n; i++) {
+        list[i] = m->instances[i];
+        instance_ref(list[i]);
+    }
+    mutex_unlock(&m->config_mu);
+    *ret_n = n;
+    return list;
 }

@@ -15,8 +15,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/instance.h"
+#include "core/backend/instance_group.h"
 #include "core/model/model.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
@@ -55,8 +58,14 @@ static void ask_instances(struct model *m)
     struct readiness *rd = &m->readiness;
     struct status *st = NULL;
     unsigned int number = atomic_fetch_add(&rd->n_begun, 1) + 1;
-    for (uint32_t i = 0; i < m->n_instances && !st; i++)
-        st = m->backend->fns.instance_ready(m->instances[i]);
+    uint32_t n;
+    struct instance **instances = instances_in_service(m, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!st)
+            st = m->backend->fns.instance_ready(instances[i]);
+        instance_unref(instances[i]);
+    }
+    mem_free(instances);
     int answer = st ? READINESS_NO : READINESS_YES;
     int before = atomic_exchange(&rd->answer, answer);
     log_change(m, before, st);

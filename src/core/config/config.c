@@ -27,6 +27,7 @@ static struct model_config *new_empty(const char *file)
     struct model_config *c = mem_zalloc(sizeof(*c));
     arena_init(&c->arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
     c->file = file ? mem_strdup(file) : NULL;
+    atomic_init(&c->refs, 1);
     return c;
 }
 
@@ -38,9 +39,15 @@ struct model_config *model_config_new(void)
     return c;
 }
 
+struct model_config *model_config_ref(struct model_config *c)
+{
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
 void model_config_free(struct model_config *c)
 {
-    if (!c)
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
         return;
     pb_positions_done(&c->positions);
     arena_reset(&c->arena);

@@ -9,7 +9,7 @@
  *       → groups    instance groups get kinds, counts and names
  *       → [the backend may complete it: merge_from_backend]
  *       → finish    defaults again; rules of inputs and outputs
- *       → constant from here on
+ *       → constant from here on, but for instance groups and version policy (model_change.c)
  *
  * The protobuf message is `pb`; readers use it directly. No two pointers in it lead to the same
  * message, and messages do not move, so that an error can name line and column of its field.
@@ -21,6 +21,7 @@
 #ifndef CONCH_CORE_CONFIG_CONFIG_H
 #define CONCH_CORE_CONFIG_CONFIG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +52,9 @@ struct config_listener {
 enum { CONFIG_MAX_FAULTS = 1000 };
 
 struct model_config {
-    Inference__ModelConfig *pb; /* never NULL; everything below it lives in arena */
+    /* Never NULL. Everything below it lives in arena, but for what model_config_borrow_groups() has
+     * put there. */
+    Inference__ModelConfig *pb;
 
     /* Below: for this folder's files. */
     struct arena arena;
@@ -62,6 +65,7 @@ struct model_config {
     bool batch_from_backend;          /* … and has chosen max_batch_size, … */
     bool batch_written;               /* … which the configuration itself has as 0 */
     struct config_listener *listener; /* NULL: each step returns the first fault; borrowed */
+    atomic_uint refs;
 };
 
 /* An instance group that a backend asks for when the configuration leaves it open. */
@@ -97,6 +101,10 @@ struct config_facts {
  */
 struct model_config *model_config_new(void);
 void model_config_free(struct model_config *c);
+
+/* model_config_ref - one more user, who ends that with model_config_free(), too: the last one frees
+ * it. Thread: any. */
+struct model_config *model_config_ref(struct model_config *c);
 
 /* model_config_give - moves all its memory to that owner's account. */
 void model_config_give(struct model_config *c, struct mem_owner *owner);
@@ -255,6 +263,27 @@ void model_config_print_json(const struct model_config *c, struct buf *out);
 
 /* model_config_print_text - prints a config.pbtxt, without fields at their defaults. */
 void model_config_print_text(const struct model_config *c, struct buf *out);
+
+/* A hash of a configuration without its instance groups and its version policy: what a loaded model
+ * cannot change. */
+struct config_core {
+    uint64_t low, high;
+};
+
+/*
+ * model_config_core - hashes a prepared configuration, or a finished one.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *model_config_core(const struct model_config *c,
+                                           struct config_core *ret_core);
+bool config_core_same(struct config_core a, struct config_core b);
+
+/*
+ * model_config_borrow_groups - the configuration has the instance groups and the version policy of
+ * another one from now on, which must live as long as they are used.
+ */
+void model_config_borrow_groups(struct model_config *c, const struct model_config *from);
 
 /* model_config_parameter - the text of `parameters { key … }`, or NULL. */
 const char *model_config_parameter(const struct model_config *c, const char *key);

@@ -160,6 +160,9 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     st = model_config_finish(m->config, facts);
     if (st)
         return st;
+    st = model_config_core(m->config, &m->finished_core);
+    if (st)
+        return st;
     st = model_make_specs(m);
     if (st)
         return st;
@@ -224,7 +227,8 @@ struct status *model_load(const struct model_services *services, struct backend_
         take_members(m, members);
 
     struct ascent a = {.m = m, .reg = reg, .facts = facts};
-    if (!backend_call("model-load", run_ascent, &a) && m->backend)
+    a.result = model_config_core(config, &m->prepared_core);
+    if (!a.result && !backend_call("model-load", run_ascent, &a) && m->backend)
         model_code_stays(m);
     if (a.result) {
         model_unload(m, reg);
@@ -250,6 +254,7 @@ static void take_model_down(void *arg)
         instance_free(m->instances[i]);
     m->n_instances = 0;
     mem_free(TAKE(m->instances));
+    instances_free_spare(m);
     model_expect_returned(m->owner, MEM_INSTANCES);
     if (m->known_to_backend && m->backend->fns.model_finalize)
         log_status(LOG_ERROR, "failed to finalize model", m->backend->fns.model_finalize(m));
@@ -342,10 +347,8 @@ char *model_stuck_instance(struct model *m)
 {
     char *name = NULL;
     model_request_begun(m); /* as above */
-    if (!atomic_load(&m->stopping)) {
-        const char *stuck = scheduler_stuck_instance(m->scheduler);
-        name = stuck ? mem_strdup(stuck) : NULL;
-    }
+    if (!atomic_load(&m->stopping))
+        name = scheduler_stuck_instance(m->scheduler);
     model_request_ended(m);
     return name;
 }

@@ -6,6 +6,7 @@
  *                   (an ensemble has only configuration and scheduler)
  *     model_retire: no request can find the model any more; wait until no request has it
  *     model_stop:   no new requests; wait until those inside have ended
+ *     model_change: other instances, while it serves
  *     model_unload: ends scheduler, batching library, instances, model in its backend, backend; the
  *                   last reference ends the rest
  */
@@ -42,6 +43,35 @@ NODISCARD struct status *model_load(const struct model_services *services,
                                     const struct source *source, struct model_config *config,
                                     struct config_facts *facts, struct model *const *members,
                                     struct model **ret_model);
+
+struct model_change;
+
+/*
+ * model_change_begin - prepares a model that serves for another configuration, in which only
+ * instance groups and the version policy differ (reference/behaviours §13.8): makes the instances
+ * that it does not have yet. The model does not change, and is not initialised in its backend
+ * again.
+ *
+ * Thread: control, which alone changes the model.
+ * @config      prepared; taken in every case
+ * @facts       as of model_load()
+ * @ret_change  the caller ends it with model_change_commit() or model_change_undo(). NULL: the
+ * model cannot change while it serves, and is to be loaded anew Errors:      of groups, limits and
+ * instances; nothing is left behind then
+ */
+NODISCARD struct status *model_change_begin(struct model *m, struct backend_registry *reg,
+                                            struct model_config *config, struct config_facts *facts,
+                                            struct model_change **ret_change);
+
+/*
+ * model_change_commit - the model has that configuration and those instances from now on; its
+ * statistics go on. Those that it has no longer end in the background, when their work is done.
+ * model_change_undo - ends the new instances.
+ *
+ * Thread: control, without locks.
+ */
+void model_change_commit(struct model_change *change);
+void model_change_undo(struct model_change *change);
 
 /* model_stop - refuses new requests, and executes at once those that wait. Thread: control. */
 void model_stop(struct model *m);

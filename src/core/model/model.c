@@ -21,7 +21,7 @@
 #include "core/model/statistics.h"
 
 /* Few tensors: comparing is faster than hashing, and there is no map. */
-enum { COMPARE_UP_TO = 4 };
+enum { COMPARE_UP_TO = 4, CONFIG_LEVEL = 560 };
 
 /*
  * Requests begin and end on all loops at once. So while a model serves, references and requests in
@@ -65,6 +65,8 @@ struct model *model_new(const struct model_services *services, const char *name,
     m->version_text = mem_printf("%lld", (long long)version);
     m->directory = mem_strdup(directory);
     m->config = config;
+    list_init(&m->spare_instances);
+    mutex_init(&m->config_mu, CONFIG_LEVEL, "model.config_mu");
     map_init(&m->input_by_name);
     map_init(&m->output_by_name);
     atomic_init(&m->refs, 1);
@@ -228,6 +230,8 @@ void model_unref(struct model *m)
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);
+    model_config_free(m->changed_config);
+    mutex_done(&m->config_mu);
     mem_free(m->directory);
     mem_free(m->version_text);
     mem_free(m->name);
@@ -364,6 +368,28 @@ bool model_settle_bounds(struct model *m)
     int before = MODEL_BOUNDS_UNKNOWN;
     return !atomic_compare_exchange_strong(&m->bounds, &before, MODEL_UNBOUNDED) &&
            before == MODEL_BOUNDED;
+}
+
+void model_print_config(struct model *m, struct buf *out)
+{
+    mutex_lock(&m->config_mu);
+    model_config_print_json(m->config, out);
+    mutex_unlock(&m->config_mu);
+}
+
+void model_print_config_text(struct model *m, struct buf *out)
+{
+    mutex_lock(&m->config_mu);
+    model_config_print_text(m->config, out);
+    mutex_unlock(&m->config_mu);
+}
+
+ProtobufCMessage *model_copy_config(struct model *m, struct arena *arena)
+{
+    mutex_lock(&m->config_mu);
+    ProtobufCMessage *copy = pb_copy(arena, &m->config->pb->base);
+    mutex_unlock(&m->config_mu);
+    return copy;
 }
 
 const char *model_platform(const struct model *m)

@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/list.h"
 #include "base/map.h"
+#include "base/mutex.h"
 #include "base/pool.h"
 #include "core/config/config.h"
 #include "core/model/model_cache.h"
@@ -20,8 +22,10 @@
 #include "core/model/tensor.h"
 #include "core/threads/control.h"
 
+struct arena;
 struct backend;
 struct batch_strategy;
+struct buf;
 struct clock;
 struct instance;
 struct labels;
@@ -76,7 +80,11 @@ struct model {
     const char *repository; /* the root of the repository that the model is of; borrowed */
     const char *folder;
     struct load_slot *load_slot; /* of the loading thread; NULL: none, or the model is loaded */
+    /* What of it may change is under config_mu: model_print_config() and those with it read that.
+     */
     struct model_config *config;
+    struct config_core prepared_core; /* of its configuration before its backend saw it … */
+    struct config_core finished_core; /* … and when it was loaded */
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;
     bool decoupled;
@@ -89,6 +97,8 @@ struct model {
     void *backend_state;                      /* TRITONBACKEND_ModelSetState */
     bool known_to_backend;                    /* ModelInitialize was called, ModelFinalize is due */
     bool initialized_in_backend;              /* … and succeeded */
+    /* Those in service. They change while the model serves, under scheduler.mu, watch.mu and
+     * config_mu, by the thread that has locked the model in the repository (core/load). */
     uint32_t n_instances;
     struct instance **instances;
     struct batch_strategy *strategy; /* a batching library's; NULL: none */
@@ -107,6 +117,12 @@ struct model {
     struct model_metrics metrics;
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* the account of the model's memory */
+
+    struct mutex config_mu; /* level 560 in core/README.md */
+    /* Under config_mu: a reference to the configuration that has the present instance groups and
+     * the version policy; NULL: that is `config`. */
+    struct model_config *changed_config;
+    struct list spare_instances; /* likewise: see instance_end() */
 
     void (*on_alone)(struct model *m); /* set before model_retire(); on any thread, without locks */
     void *on_alone_arg;
@@ -160,6 +176,18 @@ NODISCARD struct status *model_declare_bounded(struct model *m);
 /* model_settle_bounds - the model is loaded: refuses later declarations. Returns whether there has
  * been one. */
 bool model_settle_bounds(struct model *m);
+
+/*
+ * model_print_config - prints the configuration as model_config_print_json() does.
+ * model_print_config_text - … as model_config_print_text() does.
+ * model_copy_config - a copy of the message; NULL when the arena is full.
+ *
+ * Thread: any. These take config_mu: other readers of m->config must not look at its instance
+ * groups and its version policy.
+ */
+void model_print_config(struct model *m, struct buf *out);
+void model_print_config_text(struct model *m, struct buf *out);
+ProtobufCMessage *model_copy_config(struct model *m, struct arena *arena);
 
 /* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
 const char *model_platform(const struct model *m);

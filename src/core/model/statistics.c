@@ -150,9 +150,32 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
 
 /* ---- Of instances --------------------------------------------------------------------------- */
 
+/* Returns counters that have no instance any more; NULL: there are none. */
+static struct instance_stats *take_unused_stats(struct instance_stats *list)
+{
+    for (struct instance_stats *part = list; part; part = part->next) {
+        bool is_unused = true;
+        /* Acquire: what the thread of the last instance has counted. */
+        if (atomic_load_explicit(&part->is_unused, memory_order_relaxed) &&
+            atomic_compare_exchange_strong_explicit(&part->is_unused, &is_unused, false,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return part;
+    }
+    return NULL;
+}
+
+void instance_stats_release(struct instance_stats *part)
+{
+    atomic_store_explicit(&part->is_unused, true, memory_order_release);
+}
+
 struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list, bool counts_times)
 {
-    struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
+    struct instance_stats *part =
+        take_unused_stats(atomic_load_explicit(list, memory_order_acquire));
+    if (part)
+        return part;
+    part = mem_zalloc_on_line(sizeof(*part));
     if (counts_times) {
         part->times = mem_zalloc_on_line(sizeof(*part->times));
         part->times_of_others = mem_zalloc(sizeof(*part->times_of_others));

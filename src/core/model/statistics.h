@@ -164,6 +164,7 @@ struct instance_stats {
     struct statistics sums;    /* under mu */
     struct time_counts *times_of_others; /* under mu; NULL if times is */
     struct instance_stats *next;         /* constant: the next one of the same model */
+    atomic_bool is_unused; /* its instance is gone: another one of the model may count in it */
     char pad_after[64];
 };
 
@@ -210,14 +211,19 @@ static inline void request_times_add(struct time_counts *c, const struct request
 void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
 
 /*
- * instance_stats_add - makes the counters of an instance, and puts them into the list. The caller
- * says whom their memory is charged to.
+ * instance_stats_add - makes the counters of an instance, and puts them into the list; or takes
+ * those of an instance that is gone (instance_stats_release()), which go on. The caller says whom
+ * their memory is charged to.
  *
  * @counts_times  times are counted by buckets, too
  * Thread: any; instances may be made in parallel.
  */
 struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list,
                                           bool counts_times);
+
+/* instance_stats_release - the instance is gone; what it has counted stays in the sums. Thread: the
+ * one that has ended the instance. */
+void instance_stats_release(struct instance_stats *part);
 
 /*
  * instance_stats_request - counts a request that has succeeded.

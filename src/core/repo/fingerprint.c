@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One walk over a model's folder mixes names, sizes and times into a hash for each version and one
- * for all the rest. The walk is bounded in files and depth. Beyond that, and after any error, the
- * fingerprint is unknown, and an unknown one equals none, so that the model is loaded again.
+ * One walk over a model's folder mixes names, sizes and times into a hash for each version, one for
+ * the configurations, and one for all the rest. The walk is bounded in files and depth. Beyond
+ * that, and after any error, the fingerprint is unknown, and an unknown one equals none, so that
+ * the model is loaded again.
  */
 #include "core/repo/fingerprint.h"
 
@@ -88,6 +89,12 @@ static struct status *mix_folder(struct walk *w, const char *folder, unsigned in
     return st;
 }
 
+/* The folder with configurations that --model-config-name selects counts as one of them. */
+static bool is_config(const char *name)
+{
+    return strcmp(name, "config.pbtxt") == 0 || strcmp(name, "configs") == 0;
+}
+
 static struct status *mix_model_folder(struct walk *w, const char *folder,
                                        const struct file_list *list, struct fingerprint *f)
 {
@@ -102,7 +109,7 @@ static struct status *mix_model_folder(struct walk *w, const char *folder,
             f->versions[f->n_versions++].value = value;
         } else if (strncmp(name, "..", 2) !=
                    0) { /* where a mounted volume keeps the targets of its links */
-            st = mix_entry(w, folder, name, 0, &f->common);
+            st = mix_entry(w, folder, name, 0, is_config(name) ? &f->config : &f->common);
         }
     }
     return st;
@@ -169,16 +176,23 @@ static const uint64_t *find_version_value(const struct fingerprint *f, int64_t v
     return NULL;
 }
 
-bool fingerprint_same_version(const struct fingerprint *a, const struct fingerprint *b,
-                              int64_t version)
+bool fingerprint_same_files(const struct fingerprint *a, const struct fingerprint *b,
+                            int64_t version)
 {
     const uint64_t *x = find_version_value(a, version), *y = find_version_value(b, version);
     return a->known && b->known && a->common == b->common && x && y && *x == *y;
 }
 
+bool fingerprint_same_version(const struct fingerprint *a, const struct fingerprint *b,
+                              int64_t version)
+{
+    return a->config == b->config && fingerprint_same_files(a, b, version);
+}
+
 bool fingerprint_same(const struct fingerprint *a, const struct fingerprint *b)
 {
-    bool same = a->known && b->known && a->common == b->common && a->n_versions == b->n_versions;
+    bool same = a->known && b->known && a->common == b->common && a->config == b->config &&
+                a->n_versions == b->n_versions;
     for (size_t i = 0; i < a->n_versions && same; i++)
         same = fingerprint_same_version(a, b, a->versions[i].version);
     return same;

@@ -16,7 +16,8 @@ struct storage;
 
 struct fingerprint {
     bool known;      /* false: it could not be taken, so any file may have changed */
-    uint64_t common; /* of all files outside the version folders: they concern every version */
+    uint64_t common; /* of all files outside the version folders: they concern every version … */
+    uint64_t config; /* … but for those with configurations */
     size_t n_versions;
     struct {
         int64_t version;
@@ -41,5 +42,9 @@ bool fingerprint_same(const struct fingerprint *a, const struct fingerprint *b);
 /* fingerprint_same_version - no file that concerns this version has changed between the two. */
 bool fingerprint_same_version(const struct fingerprint *a, const struct fingerprint *b,
                               int64_t version);
+
+/* fingerprint_same_files - the same, but the configuration may have changed. */
+bool fingerprint_same_files(const struct fingerprint *a, const struct fingerprint *b,
+                            int64_t version);
 
 #endif

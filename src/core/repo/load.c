@@ -3,7 +3,8 @@
  * Loading one model: its folder is read, then its versions are loaded one after the other.
  *
  *     look      determines the wanted versions, and which of them serve with unchanged files
- *     bring up  loads the others, each beside the version that serves
+ *     bring up  loads the others, each beside the version that serves; one of which only the
+ *               instances differ changes in place (core/load/model_change.c)
  *     settle    if all were loaded, the new versions replace the old ones at once, and the old
  *               ones are retired; if one has failed, the new ones are dropped, and the old ones
  *               serve on
@@ -40,8 +41,10 @@ enum { MAX_ERROR_BYTES = 1 << 20 };
 /* One version that the model is to have. */
 struct wanted_version {
     int64_t version;
-    bool stays;          /* it serves with unchanged files */
-    struct model *fresh; /* loaded, and not in the catalog yet */
+    bool stays;                  /* it serves with unchanged files */
+    bool may_change;             /* … but for a configuration with other instances */
+    struct model *fresh;         /* loaded, and not in the catalog yet */
+    struct model_change *change; /* in place of that: of the model that serves */
     char *failure;
 };
 
@@ -180,19 +183,36 @@ static bool is_up_to_date(const struct load *l)
            fingerprint_same(&rm->seen, &l->seen);
 }
 
+/* Does it serve with the files that there are, and with a configuration that differs in instance
+ * groups and version policy alone? */
+static bool may_change(const struct load *l, const struct repo_version *rv,
+                       const struct config_core *core)
+{
+    return core && is_served_from_source(l, rv) &&
+           fingerprint_same_files(&l->rm->seen, &l->seen, rv->version) &&
+           (config_core_same(*core, rv->model->prepared_core) ||
+            config_core_same(*core, rv->model->finished_core));
+}
+
 static void note_wanted(struct load *l)
 {
     const struct scanned_model *scanned = &l->scanned;
+    struct config_core core;
+    /* An agent may change the files of any version. */
+    bool in_place = !l->follows && !l->place && !model_config_is_ensemble(scanned->config);
+    struct status *st = in_place ? model_config_core(scanned->config, &core) : NULL;
+    in_place &= !st;
+    status_free(st); /* the models are loaded anew */
     l->n = scanned->n_versions;
     l->wanted = mem_zalloc((l->n + 1) * sizeof(*l->wanted));
     for (size_t i = 0; i < l->n; i++) {
         int64_t version = scanned->versions[i];
         const struct repo_version *rv = find_version_row(l->rm, version);
         l->wanted[i].version = version;
-        /* An agent may change the files of any version. */
         l->wanted[i].stays = !l->follows && !l->place && is_served_from_source(l, rv) &&
                              !l->config && !l->rm->overridden &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
+        l->wanted[i].may_change = in_place && may_change(l, rv, &core);
     }
 }
 
@@ -263,20 +283,42 @@ static void replace_locked(struct load *l, struct wanted_version *w, struct list
     repository_set_state_locked(l->repo, rv, VERSION_READY);
 }
 
+/* Each version completes a configuration of its own. */
+static struct status *scan_again(struct load *l)
+{
+    return l->scanned.config ? NULL : scan_source(l, true, &l->scanned);
+}
+
+/* Prepares the model that serves for the configuration. If it has to be loaded anew, w->change
+ * stays NULL. */
+static struct status *try_to_change(struct load *l, struct wanted_version *w)
+{
+    struct config_facts facts = scan_facts(l->rm->name, &l->scanned, l->repo->options);
+    struct model *m = find_version_row(l->rm, w->version)->model;
+    struct status *st =
+        model_change_begin(m, l->repo->backends, TAKE(l->scanned.config), &facts, &w->change);
+    scanned_model_done(&l->scanned);
+    w->may_change = st || w->change;
+    return !st && !w->change ? scan_again(l) : st;
+}
+
+static struct status *fetch_and_load(struct load *l, struct wanted_version *w)
+{
+    struct status *st = source_fetch(place_of_files(l)); /* an unchanged model is not fetched */
+    return st ? st : try_to_load(l, w->version, &w->fresh);
+}
+
 static void load_version(struct load *l, struct wanted_version *w)
 {
     struct repository *repo = l->repo;
-    struct status *st = NULL;
-    if (is_stopping(repo))
-        st = status_new(STATUS_UNAVAILABLE, "Server exiting");
-    else if (!l->scanned.config) /* each version completes a configuration of its own */
-        st = scan_source(l, true, &l->scanned);
+    struct status *st =
+        is_stopping(repo) ? status_new(STATUS_UNAVAILABLE, "Server exiting") : scan_again(l);
     if (!st)
-        st = source_fetch(place_of_files(l)); /* only now: an unchanged model is not fetched */
-    if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
-        st = try_to_load(l, w->version, &w->fresh);
-    }
+    if (!st && w->may_change)
+        st = try_to_change(l, w);
+    if (!st && !w->change)
+        st = fetch_and_load(l, w);
     if (st) {
         w->failure = status_reason(st);
         l->failed = true;
@@ -285,7 +327,7 @@ static void load_version(struct load *l, struct wanted_version *w)
         status_free(st);
         return;
     }
-    if (readiness_is_asked(w->fresh))
+    if (w->fresh && readiness_is_asked(w->fresh))
         atomic_store_explicit(&repo->must_ask, true, memory_order_relaxed);
 }
 
@@ -310,11 +352,22 @@ static void publish_one(struct load *l, struct wanted_version *w)
     table_view_end(&l->repo->table, before);
 }
 
-/* Ends models that never served. */
+/* All versions are up: those that serve change before the others are published. */
+static void commit_changes(struct load *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->wanted[i].change)
+            model_change_commit(TAKE(l->wanted[i].change));
+    }
+}
+
+/* Ends models that never served, and instances of those that serve. */
 static void drop_fresh(struct load *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         struct wanted_version *w = &l->wanted[i];
+        if (w->change)
+            model_change_undo(TAKE(w->change));
         if (!w->fresh)
             continue;
         model_stop(w->fresh);
@@ -336,6 +389,8 @@ static void load_versions(struct load *l)
     }
     if (l->failed)
         drop_fresh(l);
+    else
+        commit_changes(l);
 }
 
 /* The versions cannot be brought up with the members that there are. */
@@ -536,9 +591,11 @@ void load_settled(struct load *l)
 void load_add_failures(const struct load *l, struct buf *out)
 {
     for (size_t i = 0; i < l->n; i++) {
-        if (l->wanted[i].failure)
-            buf_addf(out, "version %lld is at %s state: %s;", (long long)l->wanted[i].version,
-                     version_state_name(VERSION_FAILED), l->wanted[i].failure);
+        const struct wanted_version *w = &l->wanted[i];
+        if (w->failure)
+            buf_addf(out, "version %lld is at %s state: %s;", (long long)w->version,
+                     version_state_name(w->may_change ? VERSION_READY : VERSION_FAILED),
+                     w->failure);
     }
 }
 

@@ -26,7 +26,7 @@ void idle_done(struct idle *i)
     i->words = NULL;
 }
 
-static bool is_idle(const struct idle *i, uint32_t number)
+bool idle_has(const struct idle *i, uint32_t number)
 {
     return i->words[number / WORD_BITS] >> number % WORD_BITS & 1;
 }
@@ -56,12 +56,12 @@ uint32_t idle_next(const struct idle *i, uint32_t from)
 uint32_t idle_best(const struct idle *i)
 {
     uint32_t mine = i->hints[stripe_here() % IDLE_HINTS];
-    if (mine && is_idle(i, mine - 1))
+    if (mine && idle_has(i, mine - 1))
         return mine - 1;
     uint64_t others = i->few & ~i->hinted;
     if (i->hinted && others)
         return (uint32_t)__builtin_ctzll(others);
-    return is_idle(i, i->last) ? i->last : idle_next(i, 0);
+    return idle_has(i, i->last) ? i->last : idle_next(i, 0);
 }
 
 void idle_note_inline(struct idle *i, uint32_t number)

@@ -37,6 +37,9 @@ void idle_done(struct idle *i);
 void idle_add(struct idle *i, uint32_t number);
 void idle_remove(struct idle *i, uint32_t number);
 
+/* idle_has - is that instance idle? */
+bool idle_has(const struct idle *i, uint32_t number);
+
 /* idle_best - the idle instance for this thread, or IDLE_NONE. */
 uint32_t idle_best(const struct idle *i);
 

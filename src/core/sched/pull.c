@@ -46,37 +46,6 @@
 
 enum { SCHEDULER_LEVEL = 500 };
 
-static struct pull_scheduler *to_pull(struct scheduler *s)
-{
-    return CONTAINER_OF(s, struct pull_scheduler, base);
-}
-
-/* Returns an instance whose host policy binds it to CPUs or memory; NULL when none is bound. */
-static const struct instance *bound_instance(const struct model *m)
-{
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        if (m->instances[i]->cpu_binding && !m->instances[i]->group->passive)
-            return m->instances[i];
-    }
-    return NULL;
-}
-
-/* Do executions leave, whichever instance has them? Where a limit, a turn or a CPU binding belongs
- * to the call of the backend, they do not. */
-static bool may_leave(const struct pull_scheduler *s)
-{
-    const struct model *m = s->model;
-    if (!s->ops->leaves || s->exclusive || s->execution.mode != EXECUTION_AUTO ||
-        s->watch.limit_ns != UINT64_MAX)
-        return false;
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        const struct instance *in = m->instances[i];
-        if (!in->group->passive && (!in->leave.finish || in->limit))
-            return false;
-    }
-    return true;
-}
-
 static void on_scheduler_timer(struct deadline_timer *t);
 static const struct scheduler_ops scheduler_ops;
 
@@ -96,6 +65,8 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
     atomic_init(&s->apart_until_ns, 0);
     list_init(&s->refused);
     list_init(&s->unanswered);
+    list_init(&s->left);
+    list_init(&s->unused);
     s->is_answering = false;
     s->deadline_timer.set = s->watch.deadline_timer.set = NULL;
     s->idle_look_ns = UINT64_MAX;
@@ -104,7 +75,7 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
     struct status *st = execution_init(&s->execution, s->clock,
                                        model_config_parameter(m->config, "CONCH_EXECUTION"),
                                        model_settle_bounds(m));
-    const struct instance *bound = bound_instance(m);
+    const struct instance *bound = pull_bound_instance(m->instances, m->n_instances);
     if (!st && bound)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
     if (!st && m->backend->attribute.instance_threads)
@@ -118,7 +89,7 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
     if (!st)
         st = limiter_add_instances(m->services->limiter, m->instances, m->n_instances);
-    s->leaves = !st && may_leave(s);
+    s->leaves = !st && pull_may_leave(s, m->instances, m->n_instances);
     if (!st && (s->leaves || execution_is_ever_inline(&s->execution)))
         st = watchdog_start(m->services->watchdog);
     if (!st)
@@ -182,11 +153,14 @@ static void on_scheduler_timer(struct deadline_timer *t)
     pull_end_idle_workers_locked(s, clock_now_ns(s->clock));
     must_post |= pull_hand_refused_to_helper_locked(s);
     pull_show_pending_locked(s);
+    bool has_left = !list_empty(&s->left) || !list_empty(&s->unused);
     mutex_unlock(&s->mu);
-    if (!must_post)
-        return;
-    s->answers.run = pull_answer_refused_late;
-    helpers_post(s->model->services->helpers, &s->answers);
+    if (must_post) {
+        s->answers.run = pull_answer_refused_late;
+        helpers_post(s->model->services->helpers, &s->answers);
+    }
+    if (UNLIKELY(has_left))
+        pull_end_unused(s);
 }
 
 /* Is the request refused, whatever the kind of scheduler? */
@@ -208,7 +182,7 @@ NODISCARD static struct status *refuse_request_locked(const struct pull_schedule
 
 static struct status *submit(struct scheduler *base, struct request *r)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     struct inline_budget *budget = r->maker.inline_budget;
 
     if (budget && pull_run_lent(s, r, budget)) {
@@ -246,7 +220,7 @@ static struct status *submit(struct scheduler *base, struct request *r)
 
 static void take_position(struct scheduler *base, struct request *r)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     if (!s->order)
         return;
     mutex_lock(&s->mu);
@@ -262,12 +236,13 @@ size_t scheduler_hook(const char *variable)
 
 static void use_instances(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     const struct model *m = s->model;
     mutex_lock(&s->mu);
     for (uint32_t i = m->n_instances; i-- > 0;) {
         struct instance *in = m->instances[i];
         in->number = i;
+        in->on_unused = pull_on_unused;
         if (in->group->passive)
             continue;
         in->runner = RUNNER_NONE;
@@ -281,7 +256,7 @@ static void use_instances(struct scheduler *base)
 
 static void flush_queue(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     mutex_lock(&s->mu);
     s->flushing = true;
     pull_dispatch_and_unlock(s);
@@ -289,7 +264,7 @@ static void flush_queue(struct scheduler *base)
 
 static size_t count_open(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     if (!s->ops->n_open_locked)
         return 0;
     mutex_lock(&s->mu);
@@ -300,7 +275,7 @@ static size_t count_open(struct scheduler *base)
 
 static size_t close_queue(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     mutex_lock(&s->mu);
     s->closing = s->flushing = true;
     size_t n = s->ops->n_open_locked ? s->ops->n_open_locked(s) : 0;
@@ -319,7 +294,7 @@ static void stop_lending_locked(struct pull_scheduler *s)
 
 static void stop_queue(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     mutex_lock(&s->mu);
     s->flushing = true;
     stop_lending_locked(s);
@@ -329,7 +304,7 @@ static void stop_queue(struct scheduler *base)
 /* A model of which no request waits is not locked. */
 static void read_use(struct scheduler *base, uint64_t now_ns, struct watch_use *ret)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     watch_read(&s->watch, now_ns, ret);
     if (atomic_load_explicit(&s->model->pending, memory_order_relaxed) == 0)
         return;
@@ -340,22 +315,14 @@ static void read_use(struct scheduler *base, uint64_t now_ns, struct watch_use *
         ret->oldest_pending_ns = now_ns - came_ns;
 }
 
-static const char *name_stuck_instance(struct scheduler *base)
+static char *name_stuck_instance(struct scheduler *base)
 {
-    const struct pull_scheduler *s = to_pull(base);
-    const struct model *m = s->model;
-    if (atomic_load_explicit(&s->watch.n_stuck, memory_order_relaxed) == 0)
-        return NULL;
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        if (atomic_load_explicit(&m->instances[i]->n_overdue, memory_order_relaxed) > 0)
-            return m->instances[i]->name;
-    }
-    return NULL;
+    return watch_stuck_instance(&pull_from_base(base)->watch);
 }
 
 static void free_when_quiet(struct scheduler *base)
 {
-    struct pull_scheduler *s = to_pull(base);
+    struct pull_scheduler *s = pull_from_base(base);
     /* The last request has ended, yet its caller may be inside instance_execute(). */
     mutex_lock(&s->mu);
     stop_lending_locked(s);
@@ -384,5 +351,7 @@ static const struct scheduler_ops scheduler_ops = {
     .use_instances = use_instances,
     .read_use = read_use,
     .stuck_instance = name_stuck_instance,
+    .can_change = pull_can_change,
+    .change = pull_change,
     .take_position = take_position,
 };

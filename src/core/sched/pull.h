@@ -93,7 +93,7 @@ struct pull_scheduler {
     /* Requests that are not executed: pull_unlock() answers them with their r->queue.refusal.
      */
     struct list refused;
-    unsigned int n_running; /* instances with a runner, or lent */
+    unsigned int n_running; /* instances with a runner, or lent; none that leaves */
     unsigned int n_pending; /* requests that wait; copied to model.pending */
     unsigned int n_large;   /* … and are large: seldom executed inline (execution.h) */
     uint64_t most_bytes;    /* none of these is larger */
@@ -101,9 +101,12 @@ struct pull_scheduler {
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */
     unsigned int n_instances; /* those that execute: not passive */
-    struct cond quiet;        /* stopping, and no instance has a runner any more */
-    struct list unanswered;   /* requests that a timer refused: a helper thread answers them */
-    bool is_answering;        /* that helper is at work, or about to be */
+    /* Out of service (pull_change.c): instances that have left their last runner; those that nobody
+     * uses any more. The timer sees to both. */
+    struct list left, unused;
+    struct cond quiet;      /* stopping, and no instance has a runner any more */
+    struct list unanswered; /* requests that a timer refused: a helper thread answers them */
+    bool is_answering;      /* that helper is at work, or about to be */
     struct deadline_timer deadline_timer;
     uint64_t idle_look_ns; /* when it fires to end idle workers; UINT64_MAX: none waits */
     bool closing;          /* flushing, and no new sequence begins */

@@ -140,8 +140,13 @@ static void go_on_inline_and_unlock(struct pull_scheduler *s, struct instance *i
         pull_leave_limited_and_unlock(s, in);
         return;
     }
+    if (UNLIKELY(in->is_leaving)) {
+        pull_become_idle_locked(s, in);
+        pull_unlock(s);
+        return;
+    }
     loan_note_locked(in, !s->ops->has_work_locked(s, in));
-    while (UNLIKELY(s->ops->has_work_locked(s, in))) {
+    while (UNLIKELY(pull_has_work_locked(s, in))) {
         if (s->leaves || budget->left_ns == 0 || !pull_may_inline_locked(s, budget)) {
             pull_give_to_worker_and_unlock(s, in);
             return;
@@ -154,7 +159,10 @@ static void go_on_inline_and_unlock(struct pull_scheduler *s, struct instance *i
             return;
         mutex_lock(&s->mu);
     }
-    lend_or_become_idle_locked(s, in);
+    if (LIKELY(!in->is_leaving))
+        lend_or_become_idle_locked(s, in);
+    else
+        pull_become_idle_locked(s, in);
     pull_unlock(s);
 }
 

@@ -2,19 +2,26 @@
 /*
  * What the files share of schedulers with instances: pull.c (life and submit), pull_refuse.c
  * (requests that are not executed), pull_worker.c (workers), pull_inline.c (the thread that brings
- * the request), pull_turn.c (instances with a limit). A function `…_locked` is called under mu; one
- * that ends in `and_unlock` releases mu for its caller.
+ * the request), pull_turn.c (instances with a limit), pull_change.c (other instances). A function
+ * `…_locked` is called under mu; one that ends in `and_unlock` releases mu for its caller.
  */
 #ifndef CONCH_CORE_SCHED_PULL_PRIV_H
 #define CONCH_CORE_SCHED_PULL_PRIV_H
 
 #include <stdatomic.h>
 
+#include "core/backend/instance.h"
 #include "core/backend/leave.h"
 #include "core/model/model.h"
 #include "core/model/model_priv.h"
 #include "core/request/request.h"
 #include "core/sched/pull.h"
+
+/* pull_from_base - the scheduler that begins with `base`. */
+static inline struct pull_scheduler *pull_from_base(struct scheduler *base)
+{
+    return CONTAINER_OF(base, struct pull_scheduler, base);
+}
 
 /*
  * pull_hold_model, pull_release_model - a thread that works for the scheduler without a request in
@@ -123,6 +130,35 @@ void pull_dispatch_to_workers_locked(struct pull_scheduler *s);
 
 /* pull_end_idle_workers_locked - the timer has fired: ends workers that have waited too long. */
 void pull_end_idle_workers_locked(struct pull_scheduler *s, uint64_t now_ns);
+
+/* ---- Instances come and go: pull_change.c ---------------------------------------------------- */
+
+/* pull_bound_instance - the first of them whose host policy binds it to CPUs or memory; NULL: none
+ * is bound. */
+const struct instance *pull_bound_instance(struct instance *const *instances, uint32_t n);
+
+/* pull_may_leave - do the executions of a scheduler with these instances leave? */
+bool pull_may_leave(const struct pull_scheduler *s, struct instance *const *instances, uint32_t n);
+
+/* pull_can_change, pull_change - scheduler_can_change(), scheduler_change(). */
+bool pull_can_change(struct scheduler *base, const struct instance_change *c);
+void pull_change(struct scheduler *base, struct instance_change *c);
+
+/* pull_leave_locked - an instance that leaves has lost its runner. */
+void pull_leave_locked(struct pull_scheduler *s, struct instance *in);
+
+/* pull_has_work_locked - has the instance to look for a batch? */
+static inline bool pull_has_work_locked(struct pull_scheduler *s, const struct instance *in)
+{
+    return LIKELY(!in->is_leaving) && s->ops->has_work_locked(s, in);
+}
+
+/* pull_end_unused - has instances ended that are out of service. Thread: the timers', no lock is
+ * held. */
+void pull_end_unused(struct pull_scheduler *s);
+
+/* pull_on_unused - of instances. */
+void pull_on_unused(struct instance *in);
 
 /* ---- On the thread of the request: pull_inline.c --------------------------------------------- */
 

@@ -26,7 +26,7 @@ uint32_t pull_take_limited_batch_locked(struct pull_scheduler *s, struct instanc
 {
     struct limit *l = in->limit;
     if (l->state == LIMIT_FREE || l->was_used) {
-        bool wants = s->ops->has_work_locked(s, in); /* it may refuse requests */
+        bool wants = pull_has_work_locked(s, in); /* it may refuse requests */
         bool may_wait = !afterwards_last && list_empty(&s->refused);
         enum turn turn = limit_next_turn(l, wants, may_wait, granted);
         *ret_waits = turn == TURN_WAITS;
@@ -48,7 +48,7 @@ void pull_run_granted(struct list *granted)
         struct model *m = in->model; /* the limiter has a reference for this */
         struct pull_scheduler *s = pull_scheduler_of(m);
         mutex_lock(&s->mu);
-        if (s->ops->has_work_locked(s, in)) {
+        if (pull_has_work_locked(s, in)) {
             pull_give_to_worker_and_unlock(s, in);
         } else {
             limit_next_turn(in->limit, false, false, granted);
@@ -62,7 +62,7 @@ void pull_run_granted(struct list *granted)
 void pull_leave_limited_and_unlock(struct pull_scheduler *s, struct instance *in)
 {
     struct list granted = LIST_INIT(granted);
-    if (s->ops->has_work_locked(s, in)) {
+    if (pull_has_work_locked(s, in)) {
         pull_give_to_worker_and_unlock(s, in);
         return;
     }

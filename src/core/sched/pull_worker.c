@@ -26,6 +26,10 @@
 void pull_become_idle_locked(struct pull_scheduler *s, struct instance *in)
 {
     in->runner = RUNNER_NONE;
+    if (UNLIKELY(in->is_leaving)) {
+        pull_leave_locked(s, in);
+        return;
+    }
     idle_add(&s->idle, in->number);
     if (--s->n_running == 0 && UNLIKELY(s->stopping))
         cond_signal(&s->quiet);
@@ -65,6 +69,8 @@ struct instance *pull_take_idle_instance_locked(struct pull_scheduler *s)
 
 uint32_t pull_take_batch_locked(struct pull_scheduler *s, struct instance *in)
 {
+    if (UNLIKELY(in->is_leaving))
+        return 0;
     if (UNLIKELY(!in->batch)) {
         MEM_CHARGE(s->model->owner, MEM_INSTANCES);
         in->batch = in->batch_capacity == 1

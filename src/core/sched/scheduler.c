@@ -33,9 +33,19 @@ void scheduler_read_use(struct scheduler *s, uint64_t now_ns, struct watch_use *
         s->ops->read_use(s, now_ns, ret);
 }
 
-const char *scheduler_stuck_instance(struct scheduler *s)
+char *scheduler_stuck_instance(struct scheduler *s)
 {
     return s->ops->stuck_instance ? s->ops->stuck_instance(s) : NULL;
+}
+
+bool scheduler_can_change(struct scheduler *s, const struct instance_change *c)
+{
+    return s->ops->can_change && s->ops->can_change(s, c);
+}
+
+void scheduler_change(struct scheduler *s, struct instance_change *c)
+{
+    s->ops->change(s, c);
 }
 
 void scheduler_free(struct scheduler *s)

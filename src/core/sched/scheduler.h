@@ -15,6 +15,7 @@
 #include "core/model/model.h"
 #include "core/request/request.h"
 
+struct instance_change;
 struct scheduler;
 struct status;
 struct watch_use;
@@ -31,7 +32,10 @@ struct scheduler_ops {
     /* Of kinds that have instances. */
     void (*use_instances)(struct scheduler *s);
     void (*read_use)(struct scheduler *s, uint64_t now_ns, struct watch_use *ret);
-    const char *(*stuck_instance)(struct scheduler *s);
+    char *(*stuck_instance)(struct scheduler *s);
+    /* Optional: the instances of the kind cannot change. */
+    bool (*can_change)(struct scheduler *s, const struct instance_change *c);
+    void (*change)(struct scheduler *s, struct instance_change *c);
     /* Gives a request that is not submitted, or not yet, its position in the order of responses.
      * Optional: the kind has no such order. */
     void (*take_position)(struct scheduler *s, struct request *r);
@@ -114,9 +118,29 @@ static inline void scheduler_stop(struct scheduler *s)
  * Thread: any that ensures that the instances live on. */
 void scheduler_read_use(struct scheduler *s, uint64_t now_ns, struct watch_use *ret);
 
-/* scheduler_stuck_instance - the name of an instance with requests beyond the execution limit;
- * NULL: there is none. Borrowed from the instance. Thread: as above. */
-const char *scheduler_stuck_instance(struct scheduler *s);
+/* scheduler_stuck_instance - the name of an instance with requests beyond the execution limit,
+ * which the caller frees; NULL: there is none. Thread: as above. */
+char *scheduler_stuck_instance(struct scheduler *s);
+
+/*
+ * scheduler_can_change - can the model go on with these instances in place of those that it has? If
+ * not, it is to be loaded anew: it has sequences, one instance at a time executes, or what the
+ * scheduler knows of all instances together would change.
+ *
+ * @c  NULL: could it, with any?
+ * Thread: control, which alone changes the model's instances.
+ */
+bool scheduler_can_change(struct scheduler *s, const struct instance_change *c);
+
+/*
+ * scheduler_change - the model has these instances from now on. The new ones have their limits
+ * (limiter.h). Those that leave get no more work. Each ends on a helper when its execution is over
+ * and the backend has let go of its requests, and the model counts as in use until then. What waits
+ * is executed by the others.
+ *
+ * Thread: control, without locks. Takes the list `all`.
+ */
+void scheduler_change(struct scheduler *s, struct instance_change *c);
 
 /*
  * scheduler_free - waits for the threads that still execute something of the model, and frees the

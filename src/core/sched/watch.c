@@ -54,7 +54,7 @@ enum {
 /* The result of a look, for the helper. */
 struct watch_finding {
     struct watch_finding *next;
-    const struct instance *in; /* the model's, so it stays */
+    struct instance *in; /* a reference */
     uint64_t age_ns;
     bool overdue;
     size_t n_unanswered;
@@ -116,6 +116,7 @@ struct status *watch_init(struct watch *w, struct model *m)
     w->warn_ns = warning_s ? warning_s * NS_PER_S : UINT64_MAX;
     uint64_t first_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), w->warn_ns);
     w->pause_ns = MIN(first_ns, WATCH_WARN_MAX_NS);
+    list_init(&w->leaving);
     list_init(&w->late);
     mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
     cond_init(&w->reported);
@@ -197,19 +198,22 @@ static void note_return(struct instance *in)
     in->call.overdue = false;
     mutex_unlock(&w->mu);
     if (usable)
-        log_usable_again(in);
+        log_usable_again(in); /* its runner is here, so it has not ended */
 }
 
-/* Removes it from the list; returns whether its instance is no longer stuck. */
-static bool remove_late_locked(struct watch *w, struct request *r)
+/* Removes it from the list, if it is there, and returns the instance, whose reference is the
+ * caller's then. @ret_usable  that is no longer stuck */
+static struct instance *remove_late_locked(struct watch *w, struct request *r, bool *ret_usable)
 {
     mutex_assert_held(&w->mu);
     unsigned int late = atomic_exchange_explicit(&r->life.late, 0, memory_order_relaxed);
     if (!(late & REQUEST_KEPT))
-        return false;
+        return NULL;
+    struct instance *in = r->watched.kept_by;
     list_remove(&r->watched.link);
     w->n_late--;
-    return (late & REQUEST_OVERDUE) && remove_overdue_locked(w, r->watched.kept_by);
+    *ret_usable = (late & REQUEST_OVERDUE) && remove_overdue_locked(w, in);
+    return in;
 }
 
 static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
@@ -223,6 +227,7 @@ static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
         mutex_unlock(&w->mu);
         return;
     }
+    instance_ref(in); /* until watch_request_ended() */
     r->watched.kept_by = in;
     r->watched.taken_ns = start_ns;
     r->watched.warn_after_ns = in->call.since_ns == start_ns ? in->call.warn_after_ns : w->warn_ns;
@@ -236,12 +241,14 @@ static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
 
 void watch_request_ended(struct watch *w, struct request *r)
 {
+    bool usable = false;
     mutex_lock(&w->mu);
-    const struct instance *in = r->watched.kept_by;
-    bool usable = remove_late_locked(w, r);
+    struct instance *in = remove_late_locked(w, r, &usable);
     mutex_unlock(&w->mu);
     if (usable)
         log_usable_again(in);
+    if (in)
+        instance_unref(in);
 }
 
 /* ---- The look -------------------------------------------------------------------------------- */
@@ -264,10 +271,11 @@ static uint64_t next_warning_ns(uint64_t from_ns, uint64_t after_ns, uint64_t no
     return after_ns;
 }
 
-static struct watch_finding *add_finding(struct look *l, const struct instance *in,
-                                         uint64_t since_ns, bool overdue)
+static struct watch_finding *add_finding(struct look *l, struct instance *in, uint64_t since_ns,
+                                         bool overdue)
 {
     struct watch_finding *f = mem_zalloc(sizeof(*f));
+    instance_ref(in);
     f->in = in;
     f->age_ns = l->now_ns - MIN(since_ns, l->now_ns);
     f->overdue = overdue;
@@ -452,6 +460,7 @@ static void end_finding(const struct watch *w, struct watch_finding *f)
         request_sender_done(r);
         request_unref(r);
     }
+    instance_unref(f->in);
     mem_free(f->joined);
     mem_free(f);
 }
@@ -505,6 +514,8 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
     mutex_lock(&w->mu);
     for (uint32_t i = 0; i < m->n_instances; i++)
         look_at_call_locked(&l, m->instances[i]);
+    LIST_FOR_EACH (link, &w->leaving)
+        look_at_call_locked(&l, LIST_ENTRY(link, struct instance, watched_link));
     look_at_late_locked(&l);
     /*
      * A call that begins after this is due at least one pause from now. When no call is left the
@@ -525,23 +536,91 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
     return l.next_ns;
 }
 
+/* Adds what the backend executes on the instance now. */
+static void read_call_locked(const struct instance *in, struct watch_use *use, uint64_t *since_ns)
+{
+    uint64_t began_ns = atomic_load_explicit(&in->since_ns, memory_order_acquire);
+    if (!began_ns)
+        return;
+    use->n_requests += atomic_load_explicit(&in->n_executing, memory_order_relaxed);
+    *since_ns = MIN(*since_ns, began_ns);
+}
+
 void watch_read(struct watch *w, uint64_t now_ns, struct watch_use *ret)
 {
     uint64_t since_ns = UINT64_MAX;
     *ret = (struct watch_use){0};
     mutex_lock(&w->mu);
-    for (uint32_t i = 0; i < w->model->n_instances; i++) {
-        const struct instance *in = w->model->instances[i];
-        uint64_t began_ns = atomic_load_explicit(&in->since_ns, memory_order_acquire);
-        if (!began_ns)
-            continue;
-        ret->n_requests += atomic_load_explicit(&in->n_executing, memory_order_relaxed);
-        since_ns = MIN(since_ns, began_ns);
-    }
+    for (uint32_t i = 0; i < w->model->n_instances; i++)
+        read_call_locked(w->model->instances[i], ret, &since_ns);
+    LIST_FOR_EACH (link, &w->leaving)
+        read_call_locked(LIST_ENTRY(link, struct instance, watched_link), ret, &since_ns);
     ret->n_requests += w->n_late;
     LIST_FOR_EACH (link, &w->late)
         since_ns = MIN(since_ns, LIST_ENTRY(link, struct request, watched.link)->watched.taken_ns);
     mutex_unlock(&w->mu);
     if (since_ns < now_ns)
         ret->oldest_ns = now_ns - since_ns;
+}
+
+/* ---- Instances come and go ------------------------------------------------------------------- */
+
+static bool is_stuck(const struct instance *in)
+{
+    return atomic_load_explicit(&in->n_overdue, memory_order_relaxed) > 0;
+}
+
+static const struct instance *find_stuck_locked(const struct watch *w)
+{
+    for (uint32_t i = 0; i < w->model->n_instances; i++) {
+        if (is_stuck(w->model->instances[i]))
+            return w->model->instances[i];
+    }
+    LIST_FOR_EACH (link, &w->leaving) {
+        const struct instance *in = LIST_ENTRY(link, struct instance, watched_link);
+        if (is_stuck(in))
+            return in;
+    }
+    LIST_FOR_EACH (link, &w->late) {
+        const struct instance *in = LIST_ENTRY(link, struct request, watched.link)->watched.kept_by;
+        if (is_stuck(in))
+            return in;
+    }
+    return NULL;
+}
+
+char *watch_stuck_instance(struct watch *w)
+{
+    if (atomic_load_explicit(&w->n_stuck, memory_order_relaxed) == 0)
+        return NULL;
+    mutex_lock(&w->mu);
+    const struct instance *in = find_stuck_locked(w);
+    char *name = in ? mem_strdup(in->name) : NULL;
+    mutex_unlock(&w->mu);
+    return name;
+}
+
+void watch_set_instances(struct watch *w, struct instance **instances, uint32_t n)
+{
+    struct model *m = w->model;
+    mutex_lock(&w->mu);
+    mutex_lock(&m->config_mu); /* for questions for readiness, which take no other lock */
+    m->instances = instances;
+    m->n_instances = n;
+    mutex_unlock(&m->config_mu);
+    mutex_unlock(&w->mu);
+}
+
+void watch_leaves(struct watch *w, struct instance *in)
+{
+    mutex_lock(&w->mu);
+    list_push(&w->leaving, &in->watched_link);
+    mutex_unlock(&w->mu);
+}
+
+void watch_has_left(struct watch *w, struct instance *in)
+{
+    mutex_lock(&w->mu);
+    list_remove(&in->watched_link);
+    mutex_unlock(&w->mu);
 }

@@ -61,7 +61,8 @@ struct watch {
     struct mutex mu; /* level 550 in core/README.md */
     struct cond reported;
     /* Under mu. */
-    struct list late; /* requests that the backend still has after its call has returned */
+    struct list leaving; /* instances out of service that execute yet: looked at like the model's */
+    struct list late;    /* requests that the backend still has after its call has returned */
     size_t n_late;
     struct watch_finding *findings; /* found by looks; a helper logs and answers them */
     bool is_answering;              /* that helper is at work, or about to be */
@@ -112,5 +113,17 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns);
 /* watch_read - what the backend has now, for the metrics. Thread: any that ensures that the
  * instances live on. Takes mu. */
 void watch_read(struct watch *w, uint64_t now_ns, struct watch_use *ret);
+
+/* watch_stuck_instance - the name of an instance with requests beyond the limit, which the caller
+ * frees; NULL: there is none. Thread: as above. Takes mu. */
+char *watch_stuck_instance(struct watch *w);
+
+/*
+ * watch_set_instances - the model has other instances from now on. The caller has scheduler.mu.
+ * watch_leaves, watch_has_left - an instance that was the model's goes on executing; does not.
+ */
+void watch_set_instances(struct watch *w, struct instance **instances, uint32_t n);
+void watch_leaves(struct watch *w, struct instance *in);
+void watch_has_left(struct watch *w, struct instance *in);
 
 #endif

@@ -126,7 +126,7 @@ struct status *unary_model_config(struct unary_call *c)
     struct status *st = ops_model_find(c->server, &ref, &m);
     if (st)
         return st;
-    ProtobufCMessage *copy = pb_copy(c->arena, &m->config->pb->base);
+    ProtobufCMessage *copy = model_copy_config(m, c->arena);
     model_unref(m);
     if (!copy)
         return status_no_memory();

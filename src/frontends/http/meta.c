@@ -147,7 +147,7 @@ void meta_model_config(struct exchange *x)
     }
     struct buf *json = &call_ctx(x)->json;
     buf_reset(json);
-    model_config_print_json(model->config, json);
+    model_print_config(model, json);
     model_unref(model);
     reply_printed(x, 200, content_json);
 }

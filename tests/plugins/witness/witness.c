@@ -6,12 +6,14 @@
  * a JSON document with `executed` (instance and place), `model` (the place of its initialisation)
  * and `instances`, in the order in which their initialisation ended. A place is the thread's id,
  * its CPUs and its memory nodes ("" without a policy). Ends of instances and models are log lines.
+ * Executions are counted by the statistics, without times.
  *
  * Settings of the backend: parallel (instances may initialise at the same time), own-threads (each
  * instance has a thread for life), device-blocking, prefer-model (that many instances of KIND_MODEL
  * if the configuration has no group). Parameters of the model: meet (each initialisation waits, for
  * at most a minute, until this many are inside at once), fail (the name of the instance, or of the
- * model, whose initialisation fails).
+ * model, whose initialisation fails), hold (the path of a file: executions wait while it exists,
+ * and have made one with the suffix .reached.<name of the instance>).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -45,7 +47,7 @@ struct witness {
 struct model {
     struct place initialized;
     unsigned int meet;
-    char *fail; /* NULL: none */
+    char *fail, *hold; /* NULL: none */
 
     pthread_mutex_t mu;
     pthread_cond_t entered;
@@ -192,6 +194,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
     char *meet = string_after(json, size, "\"meet\":{\"string_value\":\"");
     m->meet = meet ? (unsigned int)strtoul(meet, NULL, 10) : 0;
     m->fail = string_after(json, size, "\"fail\":{\"string_value\":\"");
+    m->hold = string_after(json, size, "\"hold\":{\"string_value\":\"");
     free(meet);
     look_around(&m->initialized);
     must(TRITONSERVER_MessageDelete(message));
@@ -219,6 +222,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
     pthread_cond_destroy(&m->entered);
     pthread_mutex_destroy(&m->mu);
     free(m->fail);
+    free(m->hold);
     free(m);
     return NULL;
 }
@@ -354,6 +358,22 @@ static void answer(TRITONBACKEND_Request *request, const struct text *t)
     must(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
 }
 
+/* Waits while the test wants that. */
+static void hold(const struct model *m, const char *name)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+    char reached[4096];
+    if (!m->hold || access(m->hold, F_OK) != 0)
+        return;
+    snprintf(reached, sizeof(reached), "%s.reached.%s", m->hold, name);
+    FILE *file = fopen(reached, "w");
+    if (!file)
+        abort();
+    fclose(file);
+    while (access(m->hold, F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request **requests,
                                                        const uint32_t request_count)
@@ -364,6 +384,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     const char *name;
 
     must(TRITONBACKEND_ModelInstanceName(instance, &name));
+    hold(m, name);
     look_around(&here);
     add(t, "{\"executed\":{\"by\":\"%s\",\"at\":", name);
     add_place(t, &here);
@@ -378,6 +399,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     }
     pthread_mutex_unlock(&m->mu);
     add(t, "]}");
+    for (uint32_t i = 0; i < request_count; i++)
+        must(TRITONBACKEND_ModelInstanceReportStatistics(instance, requests[i], true, 0, 0, 0, 0));
+    must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, 0, 0, 0, 0));
     for (uint32_t i = 0; i < request_count; i++)
         answer(requests[i], t);
     free(t);

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A load that changes only instance_group, or the version policy, keeps the model that is loaded (reference/behaviours
+§13.8): its backend is not initialised again, and its statistics go on. In the genuine Triton, too; the backend is witness
+(tests/plugins/witness)."""
+
+import concurrent.futures
+import json
+import shutil
+import threading
+
+import pytest
+
+import pipelines
+import repository
+import server as servers
+import wire
+from pipelines import EITHER, command
+from test_metrics import FLAGS as METRICS, scrape
+
+LIBRARY = servers.BUILD / "tests/backends/witness/libtriton_witness.so"
+EXPLICIT = ["--model-control-mode=explicit", "--load-model=*"]
+UPDATES = {"conch": 30 if servers.SANITIZED else 200, "triton": 40}
+CLIENTS = 16
+
+
+class Witness:
+    """A model m, whose configuration a test writes again and again."""
+
+    def __init__(self, root, groups, more="", versions=(1,), **parameters):
+        self.folder = repository.write_model(root, "m", self.text(groups, more, **parameters), versions)
+        shutil.copy(LIBRARY, self.folder)
+
+    @staticmethod
+    def text(groups, more="", **parameters):
+        text = 'name: "m"\nbackend: "witness"\n' + more
+        text += repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "BYTES", [1])
+        for key, value in parameters.items():
+            text += f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+        return text + f"instance_group [ {groups} ]\n"
+
+    def write(self, groups, more="", **parameters):
+        (self.folder / "config.pbtxt").write_text(self.text(groups, more, **parameters))
+
+    def load(self, server, groups, more="", **parameters):
+        self.write(groups, more, **parameters)
+        assert command(server, "load", "m") == (200, "")
+
+
+def start(which, root, *flags):
+    return pipelines.start(which, root, flags=[*EXPLICIT, *flags])
+
+
+def ask(server, version=None):
+    path = "/v2/models/m" + (f"/versions/{version}" if version else "") + "/infer"
+    answer = wire.ask(server, "POST", path, {"inputs": [wire.given("IN", "INT32", [1], [0])]})
+    assert answer.status == 200, answer.body
+    return json.loads(answer.json()["outputs"][0]["data"][0])
+
+
+def names(server, version=None):
+    return [instance["name"] for instance in ask(server, version)["instances"]]
+
+
+def await_names(server, expected):
+    """Instances that the model has no longer end in the background."""
+    servers.wait_for(lambda: sorted(names(server)) == expected, 60, f"the instances are {expected}")
+
+
+def counted(server, version="1"):
+    return pipelines.statistics(server, "m", version)["success"][0]
+
+
+def groups_of(server):
+    config = wire.ask(server, "GET", "/v2/models/m/config").json()
+    return [(group["name"], group["count"]) for group in config["instance_group"]]
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_instances_come_and_go_while_the_model_stays(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    with start(which, tmp_path) as server:
+        assert names(server) == ["m_0_0"]
+        before = counted(server)
+        model.load(server, "{ count: 3 kind: KIND_CPU }")
+        assert sorted(names(server)) == ["m_0_0", "m_0_1", "m_0_2"]
+        assert counted(server) == before + 1
+        assert groups_of(server) == [("m_0", 3)]
+        model.load(server, "{ count: 3 kind: KIND_CPU }, { count: 1 kind: KIND_MODEL }")
+        assert sorted(names(server)) == ["m_0_0", "m_0_1", "m_0_2", "m_1_0"]
+        model.load(server, "{ count: 1 kind: KIND_MODEL }")
+        await_names(server, ["m_1_0"])    # it stays, though its group has another name
+        assert groups_of(server) == [("m_0", 1)]
+        assert ask(server)["executed"]["by"] == "m_1_0"
+        assert counted(server) >= before + 4
+        assert "finalized model" not in server.log()
+        assert server.log().count("witness: initialized instance") == 4
+        assert server.log().count("successfully loaded 'm'") == 4
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_any_other_change_loads_the_model_anew(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    with start(which, tmp_path) as server:
+        ask(server)
+        model.load(server, "{ count: 2 kind: KIND_CPU }", other="x")
+        server.wait_log("finalized model m")
+        ask(server)
+        assert counted(server) == 1
+        (model.folder / "1" / "file").write_text("x")
+        model.load(server, "{ count: 1 kind: KIND_CPU }", other="x")
+        servers.wait_for(lambda: server.log().count("finalized model m") == 2, 60, "the model is loaded anew")
+        assert counted(server) == 0
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_instances_that_cannot_be_made_change_nothing(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }", fail="m_0_2")
+    with start(which, tmp_path) as server:
+        ask(server)
+        model.write("{ count: 3 kind: KIND_CPU }", fail="m_0_2")
+        status, error = command(server, "load", "m")
+        assert status == 400
+        assert error.startswith("load failed for model 'm': version 1 is at READY state: Internal: this instance does not want to;")
+        assert names(server) == ["m_0_0"]
+        assert groups_of(server) == [("m_0", 1)]
+        assert counted(server) == 2
+        assert pipelines.index(server)["m", "1"][0] == "READY"
+        model.load(server, "{ count: 2 kind: KIND_CPU }", fail="m_0_2")
+        assert sorted(names(server)) == ["m_0_0", "m_0_1"]
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_versions_that_the_policy_keeps_stay(which, tmp_path):
+    cpu = "{ count: 1 kind: KIND_CPU }"
+    model = Witness(tmp_path, cpu, versions=(1, 2))
+    with start(which, tmp_path) as server:
+        ask(server, 2)
+        model.load(server, cpu, "version_policy { all {} }\n")
+        ask(server, 1)
+        assert counted(server, "2") == 1
+        model.load(server, "{ count: 2 kind: KIND_CPU }", "version_policy { specific { versions: 1 } }\n")
+        server.wait_log("finalized model m")
+        assert counted(server, "1") == 1
+        assert sorted(names(server, 1)) == ["m_0_0", "m_0_1"]
+        assert not pipelines.is_ready(server, "m", "2")
+        assert server.log().count("finalized model") == 1
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_a_configuration_in_the_request_changes_in_place(which, tmp_path):
+    Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    with start(which, tmp_path) as server:
+        ask(server)
+        config = wire.ask(server, "GET", "/v2/models/m/config").json()
+        config["instance_group"][0]["count"] = 2
+        assert command(server, "load", "m", {"parameters": {"config": json.dumps(config)}}) == (200, "")
+        assert sorted(names(server)) == ["m_0_0", "m_0_1"]
+        assert counted(server) == 2
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+@pytest.mark.sanitize
+def test_no_request_fails_while_instances_come_and_go(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 2 kind: KIND_CPU }")
+    done = threading.Event()
+
+    def update(server):
+        try:
+            for i in range(UPDATES[which]):
+                model.load(server, f"{{ count: {1 + i % 4} kind: KIND_CPU }}, {{ count: {1 + i % 3} kind: KIND_MODEL }}")
+        finally:
+            done.set()
+
+    def keep_asking(server):
+        n = 0
+        body = json.dumps({"inputs": [wire.given("IN", "INT32", [1], [0])]}).encode()
+        with wire.Connection(server) as connection:
+            while not done.is_set():
+                answer = connection.request("POST", "/v2/models/m/infer", body)
+                assert answer.status == 200, answer
+                n += 1
+        return n
+
+    with start(which, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
+        asking = [pool.submit(keep_asking, server) for _ in range(CLIENTS)]
+        pool.submit(update, server).result()
+        n = sum(one.result() for one in asking)
+        assert counted(server) == n
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.conch_only("asks for what only Conch promises: the load does not wait for executions")
+def test_a_busy_instance_ends_when_it_has_answered(tmp_path):
+    hold = tmp_path / "hold"
+    root = tmp_path / "models"
+    root.mkdir()
+    model = Witness(root, '{ name: "old" kind: KIND_CPU }', hold=hold)
+    with start("conch", root, *METRICS) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        hold.touch()
+        first = pool.submit(ask, server)
+        servers.wait_for((tmp_path / "hold.reached.old_0").exists, 60, "the old instance executes")
+        second = pool.submit(ask, server)    # waits, since there is no other instance
+        servers.wait_for(lambda: scrape(server).of("nv_inference_pending_request_count", "m") == 1, 60, "the second request waits")
+        model.load(server, '{ name: "new" kind: KIND_MODEL }', hold=hold)
+        servers.wait_for((tmp_path / "hold.reached.new_0").exists, 60, "the new instance executes what has waited")
+        assert "finalized instance" not in server.log()
+        hold.unlink()
+        assert first.result()["executed"]["by"] == "old_0"
+        assert second.result()["executed"]["by"] == "new_0"
+        await_names(server, ["new_0"])
+        assert counted(server) >= 3
+        assert "finalized model" not in server.log()

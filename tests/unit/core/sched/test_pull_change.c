@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model gets other instances while threads ask it: every request is executed once, and each
+ * instance that leaves is finalised once, when it is not used any more. Meant to run under tsan.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend/instance_group.h"
+#include "core/load/model_load.h"
+#include "core/sched/limiter.h"
+#include "core/sched/scheduler.h"
+#include "lib/fake_model.h"
+
+#define TENSORS                                                                                    \
+    "input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                                            \
+    "output { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+
+enum { N_THREADS = 4, N_CHANGES = 150 };
+
+static atomic_int n_executed, n_initialized, n_finalized, n_used_after_end;
+static atomic_bool is_over;
+static struct backend_registry registry;
+
+/* The state of an instance is its own address while it may be used. */
+static struct status *initialize(struct instance *in)
+{
+    in->state = in;
+    atomic_fetch_add(&n_initialized, 1);
+    return NULL;
+}
+
+static struct status *finalize(struct instance *in)
+{
+    in->state = NULL;
+    atomic_fetch_add(&n_finalized, 1);
+    return NULL;
+}
+
+static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
+{
+    if (in->state != in)
+        atomic_fetch_add(&n_used_after_end, 1);
+    atomic_fetch_add(&n_executed, (int)n);
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer(requests[i]);
+    if (in->state != in)
+        atomic_fetch_add(&n_used_after_end, 1);
+    return NULL;
+}
+
+static void make(struct fake_model *f, struct server_options *options, const char *more,
+                 fake_execute_fn execution)
+{
+    char config[1024];
+    snprintf(config, sizeof(config), TENSORS "%s", more);
+    atomic_store(&n_executed, 0);
+    atomic_store(&n_finalized, 0);
+    atomic_store(&n_used_after_end, 0);
+    if (options)
+        fake_model_make_with(f, options, config, 1, execution);
+    else
+        fake_model_make_initialized(f, config, 1, execution, initialize);
+    f->backend.fns.instance_initialize = initialize;
+    f->backend.fns.instance_finalize = finalize;
+    f->model->instances[0]->state = f->model->instances[0];
+    atomic_store(&n_initialized, 1);
+}
+
+/* Begins a change to these groups. @ret_change  NULL: the model would have to be loaded anew */
+static struct status *begin(struct fake_model *f, const char *more, const char *groups,
+                            struct model_change **ret_change)
+{
+    struct model_config *config;
+    char text[1024];
+    snprintf(text, sizeof(text), "name: 'm' backend: 'fake' " TENSORS "%s %s", more, groups);
+    assert_null(model_config_parse_text(text, strlen(text), "config.pbtxt", &config));
+    struct config_facts facts = {.model_name = "m"};
+    assert_null(model_config_prepare(config, &facts));
+    return model_change_begin(f->model, &registry, config, &facts, ret_change);
+}
+
+static void change(struct fake_model *f, const char *more, const char *groups)
+{
+    struct model_change *change;
+    assert_null(begin(f, more, groups, &change));
+    assert_non_null(change);
+    model_change_commit(change);
+}
+
+static void await_finalized(int n)
+{
+    while (atomic_load(&n_finalized) < n)
+        sched_yield();
+    assert_int_equal(atomic_load(&n_finalized), n);
+}
+
+static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
+{
+    static const float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    struct input *in;
+    int64_t one[] = {1, 1};
+    fake_request_make(fr, f);
+    fr->request.maker.inline_budget = budget;
+    uint32_t n_dims = f->model->batching ? 2 : 1;
+    assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, one, n_dims, &in));
+    assert_null(request_add_data(&fr->request, in, &data));
+}
+
+struct submitter {
+    pthread_t thread;
+    struct fake_model *model;
+    bool may_inline;
+    int n_asked;
+};
+
+static void *keep_asking(void *arg)
+{
+    struct submitter *s = arg;
+    while (!atomic_load(&is_over)) {
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+        struct fake_request fr;
+        prepare(&fr, s->model, s->may_inline ? &budget : NULL);
+        assert_null(server_infer(&s->model->server, &fr.request));
+        fake_request_wait(&fr);
+        assert_int_equal(fr.n_responses, 1);
+        assert_false(fr.failed);
+        fake_request_end(&fr);
+        s->n_asked++;
+    }
+    return NULL;
+}
+
+/* Groups of several kinds of instances; those of one kind stay, whatever the name of their group.
+ */
+static void change_somehow(struct fake_model *f, const char *more, const char *limits, int round)
+{
+    char groups[512];
+    snprintf(groups, sizeof(groups),
+             "instance_group { name: '%s' count: %d kind: KIND_CPU %s } "
+             "instance_group { count: %d kind: KIND_MODEL %s }",
+             round % 5 < 3 ? "a" : "b", 1 + round % 3, limits, 1 + 29 * round % 80,
+             round % 7 < 4 ? limits : "");
+    change(f, more, groups);
+}
+
+static void storm(struct server_options *options, const char *more, const char *limits)
+{
+    struct fake_model f;
+    struct submitter submitters[N_THREADS];
+    int n_asked = 0;
+    make(&f, options, more, execute);
+    atomic_store(&is_over, false);
+    for (int i = 0; i < N_THREADS; i++) {
+        submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
+        pthread_create(&submitters[i].thread, NULL, keep_asking, &submitters[i]);
+    }
+    for (int i = 0; i < N_CHANGES; i++) {
+        int n_before = atomic_load(&n_executed);
+        change_somehow(&f, more, limits, i);
+        while (atomic_load(&n_executed) < n_before + 4 * N_THREADS)
+            sched_yield();
+    }
+    change(&f, more, "instance_group { name: 'last' passive: false kind: KIND_MODEL }");
+    atomic_store(&is_over, true);
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(submitters[i].thread, NULL);
+        n_asked += submitters[i].n_asked;
+    }
+    await_finalized(atomic_load(&n_initialized) - 1);
+    assert_int_equal(f.model->n_instances, 1);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_executed), n_asked);
+    assert_int_equal(atomic_load(&n_finalized), atomic_load(&n_initialized));
+    assert_int_equal(atomic_load(&n_used_after_end), 0);
+}
+
+static void requests_go_on_while_instances_change(void **state)
+{
+    (void)state;
+    storm(NULL, "", "");
+    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }", "");
+    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }", "");
+    storm(NULL, "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }", "");
+}
+
+static void limits_follow_the_instances(void **state)
+{
+    (void)state;
+    struct server_options *o = server_options_new();
+    o->limits_rate = true;
+    storm(o, "", "rate_limiter { resources { name: 'R' count: 1 } priority: 2 }");
+}
+
+/* ---- One change ------------------------------------------------------------------------------ */
+
+static void instances_of_the_same_kind_stay(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, "", execute);
+    struct instance *first = f.model->instances[0];
+    change(
+        &f, "",
+        "instance_group { name: 'x' kind: KIND_MODEL } instance_group { count: 2 kind: KIND_CPU }");
+    assert_int_equal(f.model->n_instances, 3);
+    assert_string_equal(f.model->instances[0]->name, "x_0");
+    assert_ptr_equal(f.model->instances[1], first);
+    assert_string_equal(f.model->instances[2]->name, "m_1_1");
+    assert_int_equal(f.model->config->pb->n_instance_group, 2);
+    struct instance *model = f.model->instances[0];
+    change(&f, "", "instance_group { name: 'x' count: 2 kind: KIND_MODEL }");
+    assert_ptr_equal(f.model->instances[0], model);
+    assert_string_equal(f.model->instances[1]->name, "x_1");
+    await_finalized(2);
+    /* x_0 and x_1 stay in a group of another name; a third gets a name that nobody has. */
+    change(&f, "",
+           "instance_group { name: 'y' count: 2 kind: KIND_MODEL } "
+           "instance_group { name: 'x' count: 1 kind: KIND_CPU }");
+    assert_string_equal(f.model->instances[0]->name, "x_0");
+    assert_string_equal(f.model->instances[2]->name, "x_2");
+    fake_model_end(&f);
+}
+
+static void the_counts_of_an_instance_that_left_are_used_again(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, "", execute);
+    size_t n_parts = 0;
+    for (int i = 0; i < 20; i++) {
+        change(&f, "",
+               i % 2 ? "instance_group { kind: KIND_CPU }" : "instance_group { kind: KIND_MODEL }");
+        await_finalized(i + 1);
+        while (model_inflight(f.model) > 0) /* the helper is done with it */
+            sched_yield();
+    }
+    for (struct instance_stats *s = f.model->statistics; s; s = s->next)
+        n_parts++;
+    assert_int_equal(n_parts, 2);
+    fake_model_end(&f);
+}
+
+static struct status *initialize_but_one(struct instance *in)
+{
+    if (strcmp(in->name, "m_0_2") != 0)
+        return initialize(in);
+    return status_new(STATUS_INTERNAL, "this one does not want to");
+}
+
+static void a_failure_changes_nothing(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct model_change *change;
+    make(&f, NULL, "", execute);
+    struct instance *first = f.model->instances[0];
+    f.backend.fns.instance_initialize = initialize_but_one;
+    struct status *st = begin(&f, "", "instance_group { count: 4 kind: KIND_CPU }", &change);
+    assert_non_null(st);
+    assert_string_equal(status_message(st), "this one does not want to");
+    status_free(st);
+    assert_null(change);
+    assert_int_equal(f.model->n_instances, 1);
+    assert_ptr_equal(f.model->instances[0], first);
+    assert_int_equal(f.model->config->pb->instance_group[0]->count, 1);
+    assert_int_equal(atomic_load(&n_initialized), 2);
+    assert_int_equal(atomic_load(&n_finalized), 2); /* the second, and the third in vain */
+    fake_model_end(&f);
+}
+
+/* What the scheduler knows of all its instances does not change. */
+static void other_changes_are_loads(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct model_change *change;
+    make(&f, NULL, "", execute);
+    assert_null(begin(&f, "", "instance_group { passive: true }", &change));
+    assert_null(change);
+    pull_scheduler_of(f.model)->exclusive = true;
+    assert_null(begin(&f, "", "instance_group { count: 2 }", &change));
+    assert_null(change);
+    assert_int_equal(f.model->n_instances, 1);
+    fake_model_end(&f);
+
+    make(&f, NULL, "sequence_batching { direct { } }", execute);
+    assert_null(
+        begin(&f, "sequence_batching { direct { } }", "instance_group { count: 2 }", &change));
+    assert_null(change);
+    fake_model_end(&f);
+}
+
+static _Atomic(struct request *) kept;
+
+static struct status *keep(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    (void)n;
+    atomic_store(&kept, requests[0]);
+    return NULL;
+}
+
+static void an_instance_stays_while_the_backend_has_a_request_of_it(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request fr;
+    make(&f, NULL, "", keep);
+    prepare(&fr, &f, NULL);
+    assert_null(server_infer(&f.server, &fr.request));
+    while (!atomic_load(&kept))
+        sched_yield();
+    change(&f, "", "instance_group { kind: KIND_MODEL }");
+    /* One that is idle ends: so the timer and the helper have been there. */
+    change(&f, "", "instance_group { kind: KIND_CPU }");
+    await_finalized(1);
+    fake_answer(atomic_load(&kept));
+    fake_request_wait(&fr);
+    assert_false(fr.failed);
+    fake_request_end(&fr);
+    await_finalized(2);
+    fake_model_end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(instances_of_the_same_kind_stay),
+        cmocka_unit_test(the_counts_of_an_instance_that_left_are_used_again),
+        cmocka_unit_test(a_failure_changes_nothing),
+        cmocka_unit_test(other_changes_are_loads),
+        cmocka_unit_test(an_instance_stays_while_the_backend_has_a_request_of_it),
+        cmocka_unit_test(requests_go_on_while_instances_change),
+        cmocka_unit_test(limits_follow_the_instances),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
