@@ -773,7 +773,7 @@ static void print_wrong(const char *wrong, bool as_tritonserver)
     command_print_wrong(NULL, wrong);
 }
 
-static int print_help(const char *topic)
+static int print_help_topic(const char *topic)
 {
     if (options_help(stdout, "conch", topic))
         return 0;
@@ -821,7 +821,7 @@ static int run_words(int argc, char **argv)
     if (!wrong && c.kind == COMMAND_BRIEF)
         command_print_brief(); /* and nothing is served, so that a script sees a failure */
     else if (!wrong && c.kind == COMMAND_HELP)
-        code = print_help(c.topic);
+        code = print_help_topic(c.topic);
     else
         code = run_options(c.argc, c.argv, wrong, false);
     command_done(&c);

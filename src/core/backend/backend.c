@@ -180,21 +180,23 @@ enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 /* Says what helps where a backend of Triton's is missing. */
 static void add_cure(struct buf *to, const char *backend, const char *folder)
 {
-    static const char *const of_triton[] = {"pytorch", "tensorflow", "dali"};
-    if (strcmp(backend, "python") == 0)
-        buf_addf(to,
-                 "; install Conch's backend for Python, or put the files of Triton's own "
-                 "(/opt/tritonserver/backends/python) into '%s'",
-                 folder);
-    else if (strcmp(backend, "tensorrt") == 0)
+    static const struct {
+        const char *name, *cure;
+    } cures[] = {
+        {"python", "install Conch's backend for Python, or"},
+        {"pytorch", "install Conch's backend for PyTorch, or"},
+        {"openvino", "install Conch's backend for OpenVINO, or"},
+        {"tensorflow", "Conch does not come with it: export the model to ONNX, or"},
+        {"dali", "Conch does not come with it:"},
+    };
+    if (strcmp(backend, "tensorrt") == 0)
         buf_addf(to,
                  "; TensorRT needs a GPU, and Conch executes on CPUs: export the model to ONNX");
-    for (size_t i = 0; i < ARRAY_SIZE(of_triton); i++) {
-        if (strcmp(backend, of_triton[i]) == 0)
+    for (size_t i = 0; i < ARRAY_SIZE(cures); i++) {
+        if (strcmp(backend, cures[i].name) == 0)
             buf_addf(to,
-                     "; Conch does not come with it: put the files of Triton's own "
-                     "(/opt/tritonserver/backends/%s) into '%s', or export the model to ONNX",
-                     backend, folder);
+                     "; %s put the files of Triton's own (/opt/tritonserver/backends/%s) into '%s'",
+                     cures[i].cure, backend, folder);
     }
 }
 
