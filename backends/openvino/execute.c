@@ -269,8 +269,9 @@ static TRITONSERVER_Error *send_output(struct executor *x, const struct batch *b
     void *elements = NULL;
     uint64_t size;
 
-    memcpy(shape, from->dims, rank * sizeof(*shape));
-    if (rank == 0)
+    if (rank > 0)
+        memcpy(shape, from->dims, rank * sizeof(*shape));
+    else
         rank = 1;
     /* Without the rows that fill up the batch. */
     if (x->m->fixed_rows > 0 && shape[0] == x->m->fixed_rows)

@@ -9,6 +9,7 @@
 #include "openvino/library.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,20 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
     return err;
 }
 
+/* OpenVINO unloads a device when no model uses it any more. This one stays: it is 64 MB, which
+ * would be loaded again for the next model. */
+static void keep_cpu_device(const struct library *l)
+{
+    const char *slash = l->path ? strrchr(l->path, '/') : NULL;
+    char *path = NULL;
+
+    if (!slash || asprintf(&path, "%.*s/libopenvino_intel_cpu_plugin.so", (int)(slash - l->path),
+                           l->path) < 0)
+        return;
+    (void)dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    free(path);
+}
+
 static TRITONSERVER_Error *load_cpu_device(const struct library *l)
 {
     struct ov_core *core = NULL;
@@ -122,6 +137,7 @@ static TRITONSERVER_Error *load_cpu_device(const struct library *l)
     }
     BACKEND_LOG(VERBOSE, "OpenVINO's device CPU: %s", name ? name : "");
     l->api.free(name);
+    keep_cpu_device(l);
     l->api.core_free(core);
     return NULL;
 }
@@ -136,13 +152,22 @@ TRITONSERVER_Error *library_start(const struct library *l)
     static const char variable[] = "TBB_ENABLE_SANITIZERS";
     bool decided = getenv(variable);
     TRITONSERVER_Error *err;
+    stack_t before;
 
     if (!decided)
         setenv(variable, "1", 1);
+    (void)sigaltstack(NULL, &before);
     err = load_cpu_device(l);
+    library_give_stack_back(&before);
     if (!decided)
         unsetenv(variable);
     return err;
+}
+
+void library_give_stack_back(const stack_t *before)
+{
+    if (sigaltstack(before, NULL) != 0)
+        BACKEND_LOG(WARN, "this thread's stack for signals is OpenVINO's: %s", strerror(errno));
 }
 
 void library_done(struct library *l)

@@ -5,6 +5,8 @@
 #ifndef BACKENDS_OPENVINO_LIBRARY_H
 #define BACKENDS_OPENVINO_LIBRARY_H
 
+#include <signal.h>
+
 #include "common/backend.h"
 #include "openvino/ov_api.h"
 
@@ -31,6 +33,13 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
 TRITONSERVER_Error *library_start(const struct library *l);
 
 void library_done(struct library *l); /* the memory only: loaded once, it stays loaded */
+
+/*
+ * library_give_stack_back - set this thread's alternate stack for signals again: the device CPU
+ * puts its own in its place when it is made, and frees that when it is freed, on whatever thread.
+ * @before  of sigaltstack(), from before the device was made
+ */
+void library_give_stack_back(const stack_t *before);
 
 /*
  * library_error - the process's last error of OpenVINO, in one line.

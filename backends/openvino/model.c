@@ -311,6 +311,7 @@ TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *fra
 {
     struct model *m = calloc(1, sizeof(*m));
     TRITONSERVER_Error *err;
+    stack_t before;
 
     if (!m)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
@@ -319,7 +320,9 @@ TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *fra
     m->name = frame->name;
     m->inputs.what = "input";
     m->outputs.what = "output";
+    (void)sigaltstack(NULL, &before);
     err = load_openvino_model(m);
+    library_give_stack_back(&before);
     if (err)
         model_close(m);
     else
