@@ -34,6 +34,7 @@ struct call {
     _Atomic uint32_t n_refs;
     struct child *child; /* a reference */
     uint64_t id;
+    _Atomic uint32_t slot; /* where the next message goes, from 1; 0: it is a note */
     TRITONSERVER_InferenceRequest *request;
     /* Blocks of the child's memory, given back when the request is released: the message's, and
      * those of tensors. */
@@ -311,6 +312,17 @@ static TRITONSERVER_Error *hand_outputs(struct child *c, const struct reply *r)
     return NULL;
 }
 
+/* send_reply - the message, into the slot or by a note. */
+static bool send_reply(struct call *k, const struct note *note)
+{
+    const uint32_t slot = atomic_exchange(&k->slot, 0);
+
+    if (!slot)
+        return channel_send(&k->child->channel, note);
+    channel_fill_slot(&k->child->channel, slot - 1, note->at, note->size_bytes);
+    return true;
+}
+
 /* say_reply - sends it. A child that cannot get it would wait for ever, and is ended. */
 static void say_reply(struct call *k, struct reply *r)
 {
@@ -329,7 +341,7 @@ static void say_reply(struct call *k, struct reply *r)
     bool said = channel_pack(&c->channel, pack_reply, r, &note.at, &note.size_bytes);
     if (said && r->response && !r->err)
         backend_ignore(hand_outputs(c, r), "an output");
-    said = said && channel_send(&c->channel, &note);
+    said = said && send_reply(k, &note);
     if (!said && !atomic_load(&c->ended))
         child_condemn(c, "does not read what is sent to it, or its memory is full");
     TRITONSERVER_ErrorDelete(made);
@@ -373,7 +385,7 @@ struct wanted {
     int64_t version;
     uint64_t parent, correlation, timeout_us, priority;
     uint8_t is_decoupled, correlation_kind;
-    uint32_t flags;
+    uint32_t slot, flags;
     const char *parameters;
     size_t parameters_len;
 };
@@ -509,6 +521,7 @@ static bool read_call_head(struct wanted *w, struct unpacker *u)
     w->version = unpack_i64(u);
     w->parent = unpack_u64(u);
     w->is_decoupled = unpack_u8(u);
+    w->slot = unpack_u32(u);
     tensor_text(u, w->id, sizeof w->id);
     w->correlation_kind = unpack_u8(u);
     if (w->correlation_kind == 1)
@@ -523,7 +536,7 @@ static bool read_call_head(struct wanted *w, struct unpacker *u)
     (void)unpack_str(u, &len); /* the trace: the parent has it */
     (void)unpack_u8(u);        /* where outputs should be: on the host in any case */
     (void)unpack_u64(u);
-    return !u->failed && w->correlation_kind <= 2;
+    return !u->failed && w->correlation_kind <= 2 && w->slot <= PROTOCOL_SLOTS;
 }
 
 /* read_call_outputs, read_call_inputs - false: impossible. *err: the first error; what follows is
@@ -592,6 +605,7 @@ bool call_start(struct child *c, uint64_t id, struct unpacker *u, uint64_t messa
     k->id = id;
     k->blocks[k->n_blocks++] = message;
     bool possible = read_call_head(&w, u);
+    atomic_store(&k->slot, possible ? w.slot : 0);
     TRITONSERVER_Error *err = possible ? fill_call_request(k, &w) : NULL;
     possible = possible && read_call_outputs(k, u, &err) && read_call_inputs(k, u, &err);
     if (possible && !err)

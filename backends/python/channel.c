@@ -307,6 +307,17 @@ void channel_wake(struct channel *c)
     signal_event(c);
 }
 
+void channel_fill_slot(struct channel *c, uint32_t slot, uint64_t at, uint64_t size_bytes)
+{
+    struct slot *s = &c->page->slots[slot];
+
+    /* A child may name a slot twice, so two threads may fill it at once. */
+    __atomic_store_n(&s->at, at, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->size_bytes, size_bytes, __ATOMIC_RELAXED);
+    if (atomic_exchange(&s->state, SLOT_FILLED) == SLOT_SLEEPS)
+        wake_futex(&s->state);
+}
+
 /* ---- Notes ---------------------------------------------------------------------------------- */
 
 enum sent { SENT, NO_ROOM, LOST };

@@ -92,6 +92,9 @@ void channel_wake(struct channel *c);
 
 /* channel_send - sends a note, now or when there is room. False: too many wait, or no memory. */
 bool channel_send(struct channel *c, const struct note *note);
+/* channel_fill_slot - puts a message that has been handed over into a slot, and wakes the caller.
+ * @slot  below PROTOCOL_SLOTS */
+void channel_fill_slot(struct channel *c, uint32_t slot, uint64_t at, uint64_t size_bytes);
 /* channel_flush - sends notes that wait. True: none waits any more. */
 bool channel_flush(struct channel *c);
 

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-#define PROTOCOL_VERSION 2u
+#define PROTOCOL_VERSION 3u
 
 enum {
     PROTOCOL_FD_SOCKET = 3,
@@ -62,6 +62,24 @@ struct bell {
 };
 
 /*
+ * A place for the first message to a call whose caller sleeps until it comes. The child names it in
+ * NOTE_CALL, and the server wakes the caller itself; by a note, the child's reader would.
+ *
+ *     SLOT_OPEN ──► SLOT_SLEEPS    the caller is about to sleep
+ *         └────┬────────┘
+ *              ▼
+ *         SLOT_FILLED              the server has written at and size; it wakes one that sleeps
+ */
+enum { PROTOCOL_SLOTS = 32 };
+enum slot_state { SLOT_OPEN, SLOT_SLEEPS, SLOT_FILLED };
+struct slot {
+    _Atomic uint32_t state; /* a futex: enum slot_state */
+    uint32_t unused;
+    uint64_t at, size_bytes; /* of the message in the server's memory */
+    uint64_t more_unused[5];
+};
+
+/*
  * Each bell, and what one side alone writes, has a cache line. The server writes the sizes before
  * the child starts: its arena is arena_new(PROTOCOL_FD_UP, up_first_bytes, up_grow_bytes,
  * up_max_bytes).
@@ -74,7 +92,8 @@ struct page {
     _Atomic uint32_t returned, returned_waits;
     uint32_t unused_child[14];
     uint64_t up_first_bytes, up_grow_bytes, up_max_bytes;
-    uint64_t down_max_bytes;
+    uint64_t down_max_bytes, unused_sizes[4];
+    struct slot slots[PROTOCOL_SLOTS]; /* of the child, which chooses one for a call */
 };
 
 /* What the command bell says: the first field of the message, u32. */
@@ -147,7 +166,8 @@ enum note_kind {
     /* NOTE_IS_CANCELLED - u64: the request's key. Reply: u8 */
     NOTE_IS_CANCELLED,
     /* NOTE_CALL - a request to a model. str model, i64 version, u64 parent (key, or 0), u8
-     * decoupled, request. Gets NOTE_CALL_RESPONSE each, the last with CALL_LAST */
+     * decoupled, u32 slot (from 1; 0: none), request. Gets NOTE_CALL_RESPONSE each, the last with
+     * CALL_LAST; the message of the first one goes into the slot, without a note */
     NOTE_CALL,
     /* NOTE_CALL_CANCEL - id: of the call. Gets nothing; the call ends as cancelled calls do */
     NOTE_CALL_CANCEL,

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", pathlib.Path(__file__).pa
 FOLDER = BUILD / "backends/python"
 WITHIN_S = 60
 
-VERSION = 2    # of the protocol
+VERSION = 3    # of the protocol
 COMPLETE, INITIALIZE, EXECUTE, FINALIZE = 1, 2, 3, 4
 (HELLO, COMPLETED, INITIALIZED, RESPONSE, LOG, DROP_REQUEST, IS_CANCELLED, CALL, CALL_CANCEL, LOAD_MODEL, UNLOAD_MODEL,
  IS_MODEL_READY, FAMILY_NEW, FAMILY_DELETE, METRIC_NEW, METRIC_DELETE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERVE,
@@ -35,7 +35,9 @@ TYPES = {"BOOL": 1, "UINT8": 2, "UINT16": 3, "UINT32": 4, "UINT64": 5, "INT8": 6
 NAMES = {number: name for name, number in TYPES.items()}
 
 _BELL = struct.calcsize("IIQQ5Q")
-_COMMAND, _ANSWER, _RETURNED, _SIZES = 0, _BELL, 2 * _BELL, 3 * _BELL
+_COMMAND, _ANSWER, _RETURNED, _SIZES, _SLOTS = 0, _BELL, 2 * _BELL, 3 * _BELL, 4 * _BELL
+SLOTS = 32
+_FILLED = 2    # a slot
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -364,7 +366,7 @@ class Child:
         note = self.note(CALL)
         r = note.reader
         call = {"id": note.id, "model": r.str(), "version": r.take("q"), "parent": r.take("Q"), "decoupled": bool(r.take("B")),
-                "request_id": r.str()}
+                "slot": r.take("I"), "request_id": r.str()}
         kind = r.take("B")
         call["correlation"] = r.take("Q") if kind == 1 else r.str() if kind == 2 else 0
         for field, form in (("flags", "I"), ("timeout", "Q"), ("priority", "Q")):
@@ -383,7 +385,17 @@ class Child:
             fields = u8(NONE) + u32(0)
         else:
             fields = u8(TENSORS) + text("") + u32(len(tensors)) + b"".join(map(self.tensor_fields, tensors))
-        self.send(CALL_RESPONSE, call["id"], u32(flags) + fields)
+        slot, call["slot"] = call.get("slot"), 0
+        if slot:
+            self._fill(slot, u32(flags) + fields)
+        else:
+            self.send(CALL_RESPONSE, call["id"], u32(flags) + fields)
+
+    def _fill(self, slot, message):
+        at = _SLOTS + (slot - 1) * _BELL
+        struct.pack_into("<QQ", self.page, at + 8, self.put(message), len(message))
+        struct.pack_into("<I", self.page, at, _FILLED)
+        self._wake(at)
 
     def wait(self, condition):
         until = time.monotonic() + WITHIN_S

@@ -286,11 +286,12 @@ def test_exec_asks_another_model(start):
     call = child.next_call()
     (tensor,) = call.pop("inputs")
     assert (tensor.name, tensor.datatype, tensor.shape, tensor.data) == ("IN", "INT32", [1], struct.pack("<i", 7))
-    ident = call.pop("id")
+    ident, slot = call.pop("id"), call.pop("slot")
+    assert 1 <= slot <= python_child.SLOTS, "the caller sleeps"
     assert call == {"model": "other", "version": 3, "parent": 12, "decoupled": False, "request_id": "b7", "correlation": "seq",
                     "flags": 2, "timeout": 1000, "priority": 0, "parameters": '{"p": 1, "q": "x"}', "trace": '{"traceparent": "x"}',
                     "memory": (2, 2), "outputs": ["OUT"]}
-    child.respond({"id": ident}, [NUMBER])
+    child.respond({"id": ident, "slot": slot}, [NUMBER])
     assert said(child.answer()[0]) == "[False, [49], '{}']"
     child.wait(child.all_back)
 
@@ -439,24 +440,45 @@ def test_a_forked_process_may_end_while_calls_are_under_way(start):
         child.note(python_child.CALL_CANCEL, within_s=0)
 
 
-def test_calls_from_threads(start):
+def test_a_first_response_that_is_not_the_last_is_the_result(start):
+    """…of a model that is not decoupled; what follows is given back."""
     child = start("""
         def execute(self, requests):
-            results = [None] * 8
+            return [self.number(int(self.ask().exec().output_tensors()[0].as_numpy()[0]))]
+    """)
+    for _ in range(3):
+        child.start(child.request())
+        call = child.next_call()
+        assert call["slot"] == 1, "it is free again"
+        child.respond(call, [NUMBER], flags=0)
+        assert child.note(python_child.CALL_CANCEL).id == call["id"]
+        assert value(child.answer()[0]) == 49
+        respond_thrice(child, call)
+        child.wait(child.all_back)
+
+
+def test_calls_from_threads(start):
+    """…more than there are slots: the other responses come by notes."""
+    child = start("""
+        def execute(self, requests):
+            results = [None] * 40
             def run(i):
                 results[i] = int(self.ask(f"m{i}").exec().output_tensors()[0].as_numpy()[0])
-            threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(40)]
             for t in threads:
                 t.start()
             for t in threads:
                 t.join()
             return [self.say(results)]
     """)
-    child.start(child.request())
-    calls = [child.next_call() for _ in range(8)]
-    for call in calls:
-        child.respond(call, [Tensor("OUT", "INT32", [1], struct.pack("<i", int(call["model"][1:])))])
-    assert said(child.answer()[0]) == str(list(range(8)))
+    for _ in range(2):
+        child.start(child.request())
+        calls = [child.next_call() for _ in range(40)]
+        assert sorted(call["slot"] for call in calls) == [0] * 8 + list(range(1, python_child.SLOTS + 1))
+        for call in reversed(calls):
+            child.respond(call, [Tensor("OUT", "INT32", [1], struct.pack("<i", int(call["model"][1:])))])
+        assert said(child.answer()[0]) == str(list(range(40)))
+        child.wait(child.all_back)
 
 
 def test_calls_outside_of_execute_are_refused(start):

@@ -30,7 +30,7 @@ pytestmark = [
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"} if pathlib.Path("/usr/lib/python3/dist-packages/numpy").exists() else {
     "PATH": f"{servers.ROOT}/.deps/venv/bin:/usr/bin:/bin"}
 
-HEAD = """import json, os, signal, sys, time
+HEAD = """import json, os, signal, struct, sys, time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -80,6 +80,12 @@ def execute(self, requests):
             sys.exit(3)
         if n == -9:
             os.kill(os.getpid(), signal.SIGSTOP)
+        if n == -11:    # a call whose response goes into a slot that does not exist
+            call = struct.pack("<I5sqQBIIBIQQIIBQII", 5, b"other", -1, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            at = os.fstat(6).st_size - 4096
+            os.pwrite(6, call, at)
+            os.write(3, struct.pack("<IIQQQ", 8, 1, 1, at, len(call)))
+            time.sleep(1000)
         if n == -10:
             held = []
             while True:
@@ -209,7 +215,7 @@ def serves_again(client, model, within_s=60):
 
 @pytest.mark.parametrize("value,cause", [
     (-1, "was killed by signal 9"), (-2, "exited with code 7"), (-3, "was killed by signal 11"),
-    (-7, "has sent an impossible message"), (-8, "SystemExit|exited with code 3"),
+    (-7, "has sent an impossible message"), (-11, r"has sent an impossible message \(8\)"), (-8, "SystemExit|exited with code 3"),
 ], ids=str)
 def test_a_crash_is_answered_with_its_cause(client, value, cause):
     before = infer(client, "other", 3)

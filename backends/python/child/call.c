@@ -126,6 +126,7 @@ static PyObject *iterator_cancel(PyObject *self, PyObject *unused)
 struct calling {
     const struct request *request;
     bool decoupled;
+    uint32_t slot;
 };
 
 static int fill_call(struct parcel *p, void *what)
@@ -138,19 +139,22 @@ static int fill_call(struct parcel *p, void *what)
     pack_i64(&p->fields, c->request->model_version);
     pack_u64(&p->fields, key ? key : batch_key);
     pack_u8(&p->fields, c->decoupled);
+    pack_u32(&p->fields, c->slot);
     return request_pack(p, c->request);
 }
 
-/* send_call - an iterator over the responses. owner: see call_open(); takes no reference of it. */
-static PyObject *send_call(const struct request *r, bool decoupled, struct iterator *it,
+/* send_call - an iterator over the responses. waits, arrived, owner: see call_open(); takes no
+ * reference of it. */
+static PyObject *send_call(const struct request *r, bool decoupled, struct iterator *it, bool waits,
                            void (*arrived)(PyObject *owner), PyObject *owner)
 {
     struct calling what = {.request = r, .decoupled = decoupled};
     struct parcel p;
 
-    it->call = call_open(arrived, owner);
+    it->call = call_open(waits, arrived, owner);
     if (!it->call)
         return NULL;
+    what.slot = call_slot(it->call);
     if (parcel_make(&p, fill_call, &what)) {
         call_forget(it->call);
         it->call = NULL;
@@ -206,7 +210,7 @@ PyObject *call_exec(PyObject *request, PyObject *args, PyObject *keywords)
 
     if (!it)
         return NULL;
-    if (!send_call((struct request *)(void *)request, decoupled, it, NULL, NULL)) {
+    if (!send_call((struct request *)(void *)request, decoupled, it, !decoupled, NULL, NULL)) {
         Py_DECREF((PyObject *)it);
         return NULL;
     }
@@ -305,7 +309,8 @@ PyObject *call_async_exec(PyObject *request, PyObject *args, PyObject *keywords)
                                              decoupled ? Py_True : Py_False)
                              : NULL;
 
-    if (!owner || !send_call((struct request *)(void *)request, decoupled, it, tell_loop, owner))
+    if (!owner ||
+        !send_call((struct request *)(void *)request, decoupled, it, false, tell_loop, owner))
         Py_CLEAR(future);
     Py_XDECREF(owner);
     Py_XDECREF(loop);

@@ -219,6 +219,24 @@ void link_receive(struct note *ret_note)
         end_process();
 }
 
+void link_open_slot(uint32_t slot)
+{
+    atomic_store(&wires.page->slots[slot - 1].state, SLOT_OPEN);
+}
+
+void link_await_slot(uint32_t slot, uint64_t *ret_at, uint64_t *ret_size_bytes)
+{
+    struct slot *s = &wires.page->slots[slot - 1];
+    uint32_t open = SLOT_OPEN;
+
+    /* If it fails, the slot is filled. */
+    (void)atomic_compare_exchange_strong(&s->state, &open, SLOT_SLEEPS);
+    while (atomic_load(&s->state) != SLOT_FILLED)
+        (void)wait_word(&s->state, SLOT_SLEEPS, NULL);
+    *ret_at = s->at;
+    *ret_size_bytes = s->size_bytes;
+}
+
 /* await_return - until the server gives back a block. */
 static void await_return(uint32_t seen)
 {

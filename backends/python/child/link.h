@@ -26,6 +26,11 @@ void link_note(uint32_t kind, uint64_t id, uint64_t at, uint64_t size_bytes);
 /* link_receive - the next note. Without the GIL; ends the process when the server has ended. */
 void link_receive(struct note *ret_note);
 
+/* link_open_slot - a slot of the page, from 1, that no other call has. */
+void link_open_slot(uint32_t slot);
+/* link_await_slot - sleeps until the server has filled it. Without the GIL. */
+void link_await_slot(uint32_t slot, uint64_t *ret_at, uint64_t *ret_size_bytes);
+
 /* link_take - memory for the server to read. Waits while the server has too much of it. */
 void *link_take(uint64_t size_bytes, uint64_t *ret_at);
 /* link_drop - of a block that was not handed over. */

@@ -30,8 +30,9 @@ struct call {
     struct call *next;
     uint64_t id;
     struct arrival *first, **last;
-    bool ended;  /* the last response has arrived */
-    bool closed; /* call_close(): the reader frees it with the last response */
+    uint32_t slot; /* of the first response, from 1; 0: none, or it has been read */
+    bool ended;    /* the last response has arrived */
+    bool closed;   /* call_close(): the reader frees it with the last response */
     void (*arrived)(PyObject *owner);
     PyObject *owner;
     bool told;
@@ -50,6 +51,7 @@ static struct {
     uint64_t last_id;
     struct question *questions;
     struct call *calls;
+    uint32_t slots_taken;                /* a bit each */
     struct call *wakes, **last_wake;     /* calls whose owner is to be told */
     struct arrival *ready, **last_ready; /* questions of the server: `at` is the id */
     struct helper waker, checker;
@@ -404,18 +406,40 @@ int reader_ask(uint32_t kind, int (*fill)(struct parcel *p, void *what), void *w
 
 /* Calls. */
 
-struct call *call_open(void (*arrived)(PyObject *owner), PyObject *owner)
+_Static_assert(PROTOCOL_SLOTS == 32, "slots_taken has a bit for each slot");
+
+/* take_slot_locked - 0: all are taken. */
+static uint32_t take_slot_locked(void)
+{
+    const uint32_t slot = (uint32_t)__builtin_ffs((int)~reader.slots_taken);
+
+    if (slot) {
+        reader.slots_taken |= 1u << (slot - 1);
+        link_open_slot(slot);
+    }
+    return slot;
+}
+
+static void leave_slot_locked(struct call *c)
+{
+    if (c->slot)
+        reader.slots_taken &= ~(1u << (c->slot - 1));
+    c->slot = 0;
+}
+
+struct call *call_open(bool waits, void (*arrived)(PyObject *owner), PyObject *owner)
 {
     struct call *c = calloc(1, sizeof *c);
 
     if (!c)
         return (struct call *)(void *)PyErr_NoMemory();
-    c->id = new_id();
     c->last = &c->first;
     c->arrived = arrived;
     c->owner = owner;
     pthread_cond_init(&c->changed, NULL);
     pthread_mutex_lock(&reader.mu);
+    c->id = ++reader.last_id;
+    c->slot = waits ? take_slot_locked() : 0;
     c->next = reader.calls;
     reader.calls = c;
     pthread_mutex_unlock(&reader.mu);
@@ -427,9 +451,36 @@ uint64_t call_id(const struct call *c)
     return c->id;
 }
 
+uint32_t call_slot(const struct call *c)
+{
+    return c->slot;
+}
+
+/* await_first - the response that comes into the slot. */
+static void await_first(struct call *c, uint64_t *ret_at, uint64_t *ret_size_bytes)
+{
+    Py_BEGIN_ALLOW_THREADS;
+    link_await_slot(c->slot, ret_at, ret_size_bytes);
+    const bool last = is_last_response(*ret_at, *ret_size_bytes);
+
+    pthread_mutex_lock(&reader.mu);
+    leave_slot_locked(c);
+    if (last) {
+        c->ended = true;
+        unlink_call(c);
+    }
+    pthread_mutex_unlock(&reader.mu);
+    Py_END_ALLOW_THREADS;
+}
+
 bool call_next(struct call *c, uint64_t *ret_at, uint64_t *ret_size_bytes)
 {
     struct arrival *a;
+
+    if (c->slot) {
+        await_first(c, ret_at, ret_size_bytes);
+        return true;
+    }
 
     Py_BEGIN_ALLOW_THREADS;
     pthread_mutex_lock(&reader.mu);
@@ -482,6 +533,7 @@ void call_close(struct call *c)
 void call_forget(struct call *c)
 {
     pthread_mutex_lock(&reader.mu);
+    leave_slot_locked(c);
     unlink_call(c);
     pthread_mutex_unlock(&reader.mu);
     free_call(c);

@@ -32,11 +32,14 @@ struct call;
 
 /*
  * call_open - before the call is sent.
+ * @waits    call_next() is called as soon as it has been sent, and waits for the first response
  * @arrived  called once, with the GIL, when there is a first response; NULL: call_next() waits
  * @owner    for `arrived`, which gets the caller's reference
  */
-struct call *call_open(void (*arrived)(PyObject *owner), PyObject *owner);
+struct call *call_open(bool waits, void (*arrived)(PyObject *owner), PyObject *owner);
 uint64_t call_id(const struct call *c);
+/* call_slot - what NOTE_CALL says of it. */
+uint32_t call_slot(const struct call *c);
 /* call_next - waits for the next response, which the caller then has: a message of the server's.
  * False: the last one was returned already. */
 bool call_next(struct call *c, uint64_t *ret_at, uint64_t *ret_size_bytes);

@@ -34,6 +34,8 @@ static int get_space(int which, struct rlimit *ret_limit)
 #include "python/pack.c"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -375,9 +377,46 @@ static void an_event_tells_of_the_end(void **state)
     channel_close(&c);
 }
 
+static void *await_slot(void *arg)
+{
+    struct slot *s = arg;
+    uint32_t open = SLOT_OPEN;
+
+    (void)atomic_compare_exchange_strong(&s->state, &open, SLOT_SLEEPS);
+    while (atomic_load(&s->state) != SLOT_FILLED)
+        (void)sleep_on_futex(&s->state, SLOT_SLEEPS, 0);
+    return NULL;
+}
+
+/* Whoever sleeps until a slot is filled is woken, at whatever moment it is filled. */
+static void a_filled_slot_wakes_its_caller(void **state)
+{
+    (void)state;
+    struct channel c = {0};
+    open_it(&c);
+    struct page *page = map_page(&c);
+    struct slot *s = &page->slots[PROTOCOL_SLOTS - 1];
+
+    for (uint64_t i = 1; i <= 1000; i++) {
+        pthread_t caller;
+
+        atomic_store(&s->state, SLOT_OPEN);
+        assert_int_equal(pthread_create(&caller, NULL, await_slot, s), 0);
+        while (i % 2 && atomic_load(&s->state) == SLOT_OPEN)
+            sched_yield();
+        channel_fill_slot(&c, PROTOCOL_SLOTS - 1, 64 * i, i);
+        assert_int_equal(pthread_join(caller, NULL), 0);
+        assert_int_equal(s->at, 64 * i);
+        assert_int_equal(s->size_bytes, i);
+    }
+    munmap(page, 4096);
+    channel_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_filled_slot_wakes_its_caller),
         cmocka_unit_test(each_command_has_its_answer),
         cmocka_unit_test(a_wait_ends_in_time),
         cmocka_unit_test(the_end_of_the_child_ends_the_wait),
