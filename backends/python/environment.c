@@ -537,14 +537,16 @@ static bool is_program(const char *path)
 }
 
 /* The first python3 of a PATH, else /usr/bin/python3. Relative parts of the PATH are left out: the
- * server's folder is no place to look for programs. */
+ * server's folder is no place to look for programs. NULL: no memory. */
 static char *find_on_path(const char *path)
 {
     for (const char *at = path ? path : ""; *at;) {
         int len = (int)strcspn(at, ":");
         char *file = NULL;
 
-        if (at[0] == '/' && asprintf(&file, "%.*s/python3", len, at) >= 0) {
+        if (at[0] == '/') {
+            if (asprintf(&file, "%.*s/python3", len, at) < 0)
+                return NULL;
             if (is_program(file))
                 return file;
             free(file);
@@ -554,7 +556,8 @@ static char *find_on_path(const char *path)
     return strdup("/usr/bin/python3");
 }
 
-static char *find_inside(const char *root)
+/* The interpreter in this folder; *ret_python is NULL if there is none. False: no memory. */
+static bool find_inside(const char *root, char **ret_python)
 {
     static const char *const names[] = {"bin/python3", "bin/python"};
 
@@ -562,12 +565,15 @@ static char *find_inside(const char *root)
         char *file = NULL;
 
         if (asprintf(&file, "%s/%s", root, names[i]) < 0)
-            return NULL;
-        if (is_program(file))
-            return file;
+            return false;
+        if (is_program(file)) {
+            *ret_python = file;
+            return true;
+        }
         free(file);
     }
-    return NULL;
+    *ret_python = NULL;
+    return true;
 }
 
 /* ---- The environment ------------------------------------------------------------------------- */
@@ -625,11 +631,8 @@ static TRITONSERVER_Error *complete_environment(struct environment *e)
 {
     bool ok = true;
 
-    if (e->root) {
-        ok = set_variables(e);
-        if (ok)
-            e->python = find_inside(e->root);
-    }
+    if (e->root)
+        ok = set_variables(e) && find_inside(e->root, &e->python);
     if (ok && !e->python)
         e->python = find_on_path(getenv("PATH"));
     return ok && e->python ? NULL : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
