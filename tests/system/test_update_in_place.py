@@ -16,6 +16,7 @@ import server as servers
 import wire
 from pipelines import EITHER, command
 from test_metrics import FLAGS as METRICS, scrape
+from test_model_control import later
 
 LIBRARY = servers.BUILD / "tests/backends/witness/libtriton_witness.so"
 EXPLICIT = ["--model-control-mode=explicit", "--load-model=*"]
@@ -158,6 +159,73 @@ def test_a_configuration_in_the_request_changes_in_place(which, tmp_path):
         assert sorted(names(server)) == ["m_0_0", "m_0_1"]
         assert counted(server) == 2
         assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_mode_poll_changes_in_place(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    with pipelines.start(which, tmp_path, flags=["--model-control-mode=poll", "--repository-poll-secs=1"]) as server:
+        ask(server)
+        before = counted(server)
+        model.write("{ count: 3 kind: KIND_CPU }")
+        later(model.folder / "config.pbtxt")
+        await_names(server, ["m_0_0", "m_0_1", "m_0_2"])
+        assert counted(server) > before
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_limits_follow_the_instances(which, tmp_path):
+    def needs(count, resource):
+        return f'{{ count: {count} kind: KIND_CPU rate_limiter {{ resources [ {{ name: "R" count: {resource} }} ] }} }}'
+
+    model = Witness(tmp_path, needs(1, 2))
+    with start(which, tmp_path, "--rate-limit=execution_count", "--rate-limit-resource=R:3") as server:
+        ask(server)
+        model.load(server, needs(3, 2))
+        assert sorted(names(server)) == ["m_0_0", "m_0_1", "m_0_2"]
+        model.load(server, needs(1, 3))    # another need: another kind of instance
+        await_names(server, ["m_0_0"])
+        before = counted(server)
+        for _ in range(20):
+            ask(server)
+        assert counted(server) == before + 20
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_an_instance_that_needs_too_much_changes_nothing(which, tmp_path):
+    model = Witness(tmp_path, "{ kind: KIND_CPU }")
+    with start(which, tmp_path, "--rate-limit=execution_count", "--rate-limit-resource=R:3") as server:
+        model.write('{ kind: KIND_CPU rate_limiter { resources [ { name: "R" count: 4 } ] } }')
+        status, error = command(server, "load", "m")
+        assert status == 400
+        assert "version 1 is at READY state: Invalid argument: Resource count for \"R\" is limited to 3" in error
+        assert names(server) == ["m_0_0"]
+        model.load(server, '{ count: 2 kind: KIND_CPU rate_limiter { resources [ { name: "R" count: 3 } ] } }')
+        ask(server)
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_an_ensemble_stays_when_its_member_changes_in_place(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    tensors = repository.tensor("input", "X", "INT32", [1]) + repository.tensor("output", "Y", "BYTES", [1])
+    repository.write_model(tmp_path, "e", 'name: "e"\nplatform: "ensemble"\n' + tensors + """ensemble_scheduling { step [
+        { model_name: "m" model_version: -1 input_map { key: "IN" value: "X" } output_map { key: "OUT" value: "Y" } } ] }""")
+
+    def ask_ensemble(server):
+        answer = wire.infer(server, "e", {"inputs": [wire.given("X", "INT32", [1], [0])]})
+        assert answer.status == 200, answer.body
+        return len(json.loads(answer.json()["outputs"][0]["data"][0])["instances"])
+
+    with start(which, tmp_path) as server:
+        assert ask_ensemble(server) == 1
+        model.load(server, "{ count: 2 kind: KIND_CPU }")
+        assert ask_ensemble(server) == 2
+        # The genuine Triton loads the ensemble again, whose statistics begin at 0.
+        assert pipelines.statistics(server, "e")["success"][0] == {"conch": 2, "triton": 1}[which]
+        assert counted(server) == 2
 
 
 @pytest.mark.parametrize("which", EITHER)
