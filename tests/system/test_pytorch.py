@@ -6,6 +6,7 @@ import concurrent.futures
 import io
 import os
 import re
+import shutil
 import zipfile
 
 import numpy as np
@@ -388,10 +389,11 @@ def damaged(data):
     yield "cut", data[:half]
     yield "zeroes", data[:half] + bytes(len(data) - half)
     yield "noise", np.random.default_rng(3).bytes(5000)
-    yield "zip", rewritten(data, lambda name, content: b"hello")
+    if not servers.SANITIZED:    # PyTorch forgets what it has allocated for this one
+        yield "zip", rewritten(data, lambda name, content: b"hello")
 
     def widen(name, content):
-        return content.replace(b"K\x11K\x13", b"\x8a\x06" + (1 << 40).to_bytes(6, "little") + b"K\x13", 1) if name.endswith("data.pkl") else content
+        return content.replace(b"K\x11K\x13", b"\x8a\x08" + (1 << 40).to_bytes(8, "little") + b"K\x13", 1) if name.endswith("data.pkl") else content
 
     def taller(name, content):
         return content.replace(b"K\x11K\x13", b"K\x12K\x13", 1) if name.endswith("data.pkl") else content
@@ -420,6 +422,7 @@ def test_files_that_are_no_models(tmp_path):
         log = running.log()
         for what, file in bad.items():
             assert f"failed to load model '{what}' from '{file}': " in log, (what, log)
+        assert f"a tensor of [{1 << 40}, 19] lies outside of the 1292 bytes that the file has for it" in log
         assert "a tensor of [18, 19] lies outside of the 1292 bytes that the file has for it" in log
         assert "Unknown builtin op: aten::linfar" in log
         for model in ("whole", "again"):
@@ -434,6 +437,17 @@ def test_a_missing_library_fails_only_its_models(tmp_path):
     with servers.Server(tmp_path, flags=LENIENT, env={"CONCH_TORCH": missing}, ready=False) as running:
         assert f"PyTorch's library libtorch_cpu.so cannot be loaded; tried {missing}; get PyTorch " in running.log()
         assert "the server starts without some of its models" in running.log()
+
+
+def test_a_backend_without_its_part_in_cpp_says_what_to_install(tmp_path):
+    backends = tmp_path / "backends" / "pytorch"
+    backends.mkdir(parents=True)
+    shutil.copy(os.path.join(servers.BACKENDS, "pytorch", "libtriton_pytorch.so"), backends)
+    torch_models.write_model(tmp_path / "models", "m", b"", *ins(("x", "FP32", [1])), *outs(("y", "FP32", [1])))
+    flags = [*LENIENT, f"--backend-directory={backends.parent}"]
+    with servers.Server(tmp_path / "models", flags=flags, ready=False) as running:
+        assert (f"the backend pytorch was built without PyTorch's headers, so it has no libconch_torch.so in '{backends}'; "
+                "install them (Debian 12: `apt-get install libtorch-dev g++`), and build again") in running.log()
 
 
 def test_version_names_the_library():

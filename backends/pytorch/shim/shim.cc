@@ -419,16 +419,16 @@ void put_outputs(Result &r, const IValue &value)
     r.n_outputs = r.list.size();
 }
 
-/* OpenMP has the number of threads for each thread that calls it. */
+/* OpenMP has the number of threads for each thread that calls it; PyTorch gives a new thread the
+ * number that was set last, by whatever model. */
 void use_threads(int32_t n)
 {
     static thread_local int32_t used = 0;
     static const int32_t otherwise = at::get_num_threads();
     int32_t wanted = n > 0 ? n : otherwise;
 
-    if (used == wanted || (used == 0 && n == 0))
-        return;
-    at::set_num_threads(wanted);
+    if (used != wanted)
+        at::set_num_threads(wanted);
     used = wanted;
 }
 
