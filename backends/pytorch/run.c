@@ -74,7 +74,7 @@ static const struct shim_tensor *find_result(const struct runner *r, const struc
     return NULL;
 }
 
-static TRITONSERVER_Error *check_output(const struct runner *r, const struct port *p,
+static TRITONSERVER_Error *check_result(const struct runner *r, const struct port *p,
                                         const struct shim_tensor *out)
 {
     if (!out && r->result->named)
@@ -165,7 +165,7 @@ static TRITONSERVER_Error *answer_output(const struct runner *r, const struct ba
     const int64_t *shape;
     uint32_t rank;
 
-    TRY(check_output(r, p, out));
+    TRY(check_result(r, p, out));
     if (!p->is_output)
         return NULL;
     if (p->source)
