@@ -23,6 +23,12 @@ import server as servers
 WITHIN_S = 60
 # What a collector answers to a batch: status, headers, body.
 FINE = (200, {"Content-Type": "application/x-protobuf"}, b"")
+SLOW = object()
+REJECTED = 3
+REJECTS = (200, {"Content-Type": "application/json"}, b'{"partialSuccess":{"rejectedSpans":"%d"}}' % REJECTED)
+BABBLES = (200, {}, b"\x0a\xff\xff")    # it has taken the batch nevertheless
+WHIMS = [SLOW, REJECTS, BABBLES, (503, {}, b""), (429, {"Retry-After": "0"}, b""), (400, {}, b"no"), None, b"rubbish\r\n\r\n",
+         b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"]
 
 
 def plain(value):
@@ -76,10 +82,14 @@ class Collector:
     """Listens on a port of its own. `answers` are given in turn, the last one again and again; an answer is FINE's kind of tuple, bytes that are
     sent as they are, None (the connection is closed), or an Event for which the answer waits.
 
-    tls: the certificate and the key with which it speaks HTTPS, as localhost. client_root: of the certificates that clients must have"""
+    tls: the certificate and the key with which it speaks HTTPS, as localhost. client_root: of the certificates that clients must have
 
-    def __init__(self, answers=(FINE,), tls=None, client_root=None):
+    `whims`, random numbers, choose what it does with each batch, in place of `answers`: it takes half of them, and for the rest it is slow, rejects
+    spans, refuses, lies, or closes the connection."""
+
+    def __init__(self, answers=(FINE,), tls=None, client_root=None, whims=None):
         self.requests, self.spans, self._changed = [], [], threading.Condition()
+        self._whims, self.n_taken, self.n_rejected = whims, 0, 0
         self._answers = list(answers)
         collector = self
 
@@ -126,12 +136,22 @@ class Collector:
         return [f"--trace-config={one}" for one in ("mode=opentelemetry", f"opentelemetry,url={self.url}", f"rate={rate}", f"level={level}",
                                                     "opentelemetry,bsp_schedule_delay=20", *more)]
 
+    def _choose(self):
+        if not self._whims:
+            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return FINE if self._whims.random() < 0.5 else self._whims.choice(WHIMS)
+
     def _take(self, path, headers, body):
         with self._changed:
-            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            answer = self._choose()
             self.requests.append((path, {name.lower(): value for name, value in headers.items()}, body))
+            spans = decode(body, headers["Content-Type"])
+            rejected = min(REJECTED, len(spans)) if answer is REJECTS else 0
+            if answer in (FINE, REJECTS, BABBLES):
+                self.n_taken += len(spans) - rejected
+                self.n_rejected += rejected
             if answer is FINE:
-                self.spans += decode(body, headers["Content-Type"])
+                self.spans += spans
             self._changed.notify_all()
         return answer
 
@@ -140,6 +160,9 @@ class Collector:
         if isinstance(answer, threading.Event):
             answer.wait(WITHIN_S)
             answer = FINE
+        if answer is SLOW:    # nothing wakes it
+            threading.Event().wait(0.3)
+            answer = (503, {}, b"")
         if answer is None:
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)

@@ -8,11 +8,15 @@ AssertionError.
 import collections
 import contextlib
 import gzip
+import hashlib
+import itertools
 import json
+import os
 import random
 import socket
 import struct
 import threading
+import time
 import traceback
 
 import regions
@@ -29,6 +33,8 @@ BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
 EVENTS = "events"    # gives a response for each of its values
 KEY = {"X-Key": "right"}    # for a server with rules of access
 SPOILT = "spoilt"    # asked by bytes that may be no request
+CHECKED = ["checked_0", "checked_1"]    # loaded by clients; an agent checks their files
+WEIGHTS = b"what the digest is of"
 
 
 def write_models(root):
@@ -62,6 +68,21 @@ def write_cached(root, tensors):
     for model in "steady_cached", "fickle_cached":
         with open(repository.write_identity(root, model, tensors) / "config.pbtxt", "a", encoding="utf-8") as config:
             config.write("response_cache { enable: true }\n")
+
+
+def write_checked(root):
+    """Models whose agent `checksum` wants one file to be as it is; flags: agent_flags()."""
+    digest = hashlib.sha256(WEIGHTS).hexdigest()
+    for model in CHECKED:
+        folder = repository.write_identity(root, model, [("FP32", [-1])])
+        (folder / "1/weights").write_bytes(WEIGHTS)
+        with open(folder / "config.pbtxt", "a", encoding="utf-8") as config:
+            config.write(f'model_repository_agents {{ agents {{ name: "checksum" parameters {{ key: "SHA256:1/weights" value: "{digest}" }} }} }}\n')
+
+
+def agent_flags():
+    """Of a server whose clients may load models."""
+    return [f"--repoagent-directory={(servers.BUILD / 'repoagents').resolve()}"]
 
 
 def cache_flags():
@@ -205,7 +226,7 @@ def ask_for_classes(chance):
 
 def change_a_setting(chance):
     """What a request changes is what the server answers with."""
-    rate = str(chance.randrange(20, 40))
+    rate = str(chance.randrange(1, 40))
     what = chance.choice(["/v2/trace/setting", "/v2/models/steady_inline/trace/setting"])
 
     def check(response):
@@ -311,14 +332,19 @@ def ask_some(chance, answered):
 class Run:
     """The state that the clients share."""
 
-    def __init__(self, server, seed):
+    def __init__(self, server, seed, models=None):
         self.server, self.seed = server, seed    # of the server: address and port
+        self.models = models    # their folder, if clients change it
+        self.started_ns = time.time_ns()
         self.over = False        # no new connections
         self.stopping = False    # the server may close connections between answers
         self.answered = collections.Counter()    # by model
         self.left = collections.Counter()        # asked by clients that left before the answer
         self.reached = collections.Counter()     # by kind of endpoint: platform_clients.NAMES
+        self.loads = collections.Counter()       # of CHECKED: "True" with right files, "False" with wrong ones
         self.failures = []
+        self.loading = {model: threading.Lock() for model in CHECKED}    # held by the client that loads it
+        self.n_writes = itertools.count(1)
         self._adding = threading.Lock()
 
     def add(self, counter, model):
@@ -446,6 +472,73 @@ def by_regions(run, chance, connection):
                 connection.send(step.bytes(chance))
             receive(run, connection, step)
         assert made.read(size, size) == values, f"{model}: other values in {name}"
+    expect_nothing_more(run, chance, connection)
+
+
+def change_weights(run, model, weights):
+    """With a time of its own, which says that the file has changed."""
+    path = run.models / model / "1/weights"
+    path.write_bytes(weights)
+    os.utime(path, ns=(run.started_ns, run.started_ns + next(run.n_writes) * 10**9))
+
+
+def manage(run, connection, model, what):
+    """Status and error of a load or an unload."""
+    connection.send(request_bytes("POST", f"/v2/repository/models/{model}/{what}", b"{}", KEY))
+    response = connection.response()
+    return response.status, "" if response.status == 200 else response.error
+
+
+def load_checked(run, chance, connection, model):
+    """Loads the model with the file that its agent wants, or with another one: then the load fails, and what was loaded serves on."""
+    is_right = chance.random() < 0.6
+    change_weights(run, model, WEIGHTS if is_right else chance.randbytes(10))
+    status, error = manage(run, connection, model, "load")
+    if run.stopping and status != 200:
+        return False
+    if is_right:
+        assert status == 200, error
+    else:
+        assert status != 200 and "Mismatched SHA256 hash for file 1/weights" in error, (status, error)
+    run.add(run.loads, str(is_right))
+    return is_right
+
+
+def ask_checked(chance, model, is_loaded):
+    """is_loaded: whether it surely is; else another client may be loading or unloading it."""
+    question = ask_binary(chance, model, chance.randbytes(64), [16])
+    check = question.check
+
+    def check_it(response):
+        if is_loaded or response.status == 200:
+            check(response)
+        else:
+            assert response.status in (400, 404, 503) and f"'{model}'" in response.error, response
+
+    question.check = check_it
+    return question
+
+
+def reload_checked(run, chance, connection):
+    """Loads and unloads a model while others ask it; only one client at a time does so, and the others ask."""
+    model = chance.choice(CHECKED)
+    if not run.loading[model].acquire(blocking=False):
+        for _ in range(chance.randrange(1, 20)):
+            question = ask_checked(chance, model, is_loaded=False)
+            connection.send(question.bytes(chance))
+            receive(run, connection, question)
+        return
+    try:
+        is_loaded = False
+        assert manage(run, connection, model, "unload")[0] == 200 or run.stopping
+        for _ in range(chance.randrange(1, 4)):
+            is_loaded |= load_checked(run, chance, connection, model)
+            if is_loaded:
+                question = ask_checked(chance, model, is_loaded=not run.stopping)
+                connection.send(question.bytes(chance))
+                receive(run, connection, question)
+    finally:
+        run.loading[model].release()
     expect_nothing_more(run, chance, connection)
 
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random clients of all kinds, of SageMaker and Vertex AI, too, against one server: each accepted request has exactly one right answer.
 
+In the server without TLS an agent checks the files of models that clients load and unload, and some requests leave a trace in a file. In
+the server with TLS some requests become spans for a collector that is slow, refuses and lies.
+
 Each request carries values, and mostly an id, of its own, and its answer must have them. The last answer of a
 connection is followed by that of a question with a name of its own, so that a missing or an additional answer is
 noticed. At the end the server's statistics must agree with the clients' counts, and exactly for models whose clients
@@ -13,9 +16,11 @@ CONCH_STRESS_SEED=n     the same choices again, though not the same times; other
 
 import os
 import random
+import re
 import ssl
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -23,48 +28,92 @@ import clients
 import platform_clients
 import server as servers
 from certificates import Authority
+from otlp_collector import Collector
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
 CLIENTS = 12
 KINDS = [*clients.KINDS, *[clients.by_regions] * 2, *platform_clients.KINDS]
+WITHIN_S = 120
 
 
 def flags(folder):
-    """All clients have the right that a rule asks for, and some requests leave a trace."""
+    """All clients have the right that a rule asks for."""
     rules = folder / "rules"
     rules.write_text("allow header X-Key=right to all\nallow anyone to health\n")
-    return [*clients.cache_flags(), *platform_clients.flags(), "--http-thread-count=3", "--allow-client-shm=true", f"--access-rules={rules}", f"--trace-config=triton,file={folder}/traces",
-            "--trace-config=rate=20", "--trace-config=level=TIMESTAMPS"]
+    return [*clients.cache_flags(), *platform_clients.flags(), "--http-thread-count=3", "--allow-client-shm=true", f"--access-rules={rules}"]
 
 
-def served(folder, with_tls):
+def agent_flags(folder):
+    """Models are loaded by clients, and some requests leave a trace in a file."""
+    return [*clients.agent_flags(), f"--trace-config=triton,file={folder}/traces", "--trace-config=rate=20", "--trace-config=level=TIMESTAMPS"]
+
+
+def served(folder, with_tls, collector):
     """The server, ready, and its clients' context of TLS or None."""
     models = clients.write_models(folder / "models")
     if not with_tls:
-        return servers.Server(models, flags=flags(folder), env=platform_clients.environment()), None
+        clients.write_checked(models)
+        return servers.Server(models, flags=[*flags(folder), *agent_flags(folder)], env=platform_clients.environment()), None
     root = Authority(folder)
     certificate, key = root.issue("server")
     tls = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
-    return servers.Server(models, flags=[*flags(folder), *tls], ready=None, env=platform_clients.environment()), ssl.create_default_context(cafile=root.certificate)
+    traces = [*collector.flags(rate=2), "--allow-metrics=true", "--metrics-port=0"]
+    env = {**platform_clients.environment(), "OTEL_BSP_EXPORT_TIMEOUT": "1000"}
+    return (servers.Server(models, flags=[*flags(folder), *tls, *traces], ready=None, env=env),
+            ssl.create_default_context(cafile=root.certificate))
 
 
 def start_clients(run):
-    threads = [threading.Thread(target=clients.be_a_client, args=(run, number, KINDS)) for number in range(CLIENTS)]
+    kinds = [*KINDS, *([] if run.server.tls else [clients.reload_checked] * 3)]
+    threads = [threading.Thread(target=clients.be_a_client, args=(run, number, kinds)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
     return threads
 
 
 def let_it_run(run, seconds):
-    """For this time, and until each of the models has answered."""
+    """For this time, and until each of the models has answered, and loads have succeeded and failed where clients load."""
+    wanted = [*((run.answered, model) for model in clients.STEADY), *((run.reached, name) for name in platform_clients.NAMES)]
+    if not run.server.tls:
+        wanted += [(run.loads, "True"), (run.loads, "False")]
     until = time.monotonic() + seconds
 
     def enough():
         run.server.assert_alive()
-        return run.failures or (time.monotonic() > until and all(run.answered[model] for model in clients.STEADY)
-                                and all(run.reached[name] for name in platform_clients.NAMES))
+        return run.failures or (time.monotonic() > until and all(counter[of] for counter, of in wanted))
 
     servers.wait_for(enough, seconds + 120, "all models and endpoints have been asked")
+
+
+def assert_spans_are_whole(spans):
+    """The spans of a trace come together, once, and each lies below another one of its trace."""
+    by_id = {span.id: span for span in spans}
+    assert len(by_id) == len(spans), "a span came twice"
+    for span in spans:
+        above = by_id.get(span.parent)
+        assert span.start_ns <= span.end_ns and bool(span.parent) == (span.name != "InferRequest"), span
+        assert not span.parent or (above and above.trace_id == span.trace_id), span
+
+
+def read_span_counts(server):
+    """Spans by what has become of them: "sent", or the reason for which they were dropped."""
+    port = re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1]
+    with urllib.request.urlopen(f"http://{server.address}:{port}/metrics", timeout=60) as page:
+        lines = re.findall(r'^conch_spans_(?:sent|dropped\{reason="(\w+)"\}) (\d+)$', page.read().decode(), re.MULTILINE)
+    return {reason or "sent": int(n) for reason, n in lines}
+
+
+def assert_spans_are_counted(server, collector):
+    """Those that the collector has taken and rejected are what the server has counted."""
+    def agree():
+        counts = read_span_counts(server)
+        return (counts["sent"], counts["rejected"]) == (collector.n_taken, collector.n_rejected)
+
+    servers.wait_for(agree, WITHIN_S, "what the collector has taken is counted")
+    counts = read_span_counts(server)
+    print(f"spans: {counts}")
+    assert collector.spans and counts["memory"] == 0
+    assert_spans_are_whole(collector.spans)
 
 
 @pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton answers only the first of several requests")
@@ -72,12 +121,13 @@ def let_it_run(run, seconds):
 def test_each_request_has_one_right_answer(tmp_path, with_tls):
     seed = os.environ.get("CONCH_STRESS_SEED") or str(random.SystemRandom().randrange(10**9))
     print(f"CONCH_STRESS_SEED={seed}")
-    made, tls = served(tmp_path, with_tls)
-    with made as server:
+    collector = Collector(whims=random.Random(seed))
+    made, tls = served(tmp_path, with_tls, collector)
+    with collector, made as server:
         server.tls = tls
         server.wait_log("Loaded ")
         platform_clients.find_endpoints(server)
-        run = clients.Run(server, seed)
+        run = clients.Run(server, seed, tmp_path / "models")
         threads = start_clients(run)
         let_it_run(run, SECONDS / 2)
         run.over = True
@@ -85,9 +135,11 @@ def test_each_request_has_one_right_answer(tmp_path, with_tls):
             thread.join()
         assert not run.failures, "\n".join(run.failures)
         clients.assert_all_is_counted(run)
-        print(f"answered: {dict(run.answered)}, left: {dict(run.left)}, reached: {dict(run.reached)}")
+        if with_tls:
+            assert_spans_are_counted(server, collector)
+        print(f"answered: {dict(run.answered)}, left: {dict(run.left)}, reached: {dict(run.reached)}, loads: {dict(run.loads)}")
 
-        run = clients.Run(server, f"{seed} end")
+        run = clients.Run(server, f"{seed} end", tmp_path / "models")
         threads = start_clients(run)
         servers.wait_for(lambda: sum(run.answered.values()) > 20 * CLIENTS or run.failures, 60, "all clients are at work")
         run.stopping = True
