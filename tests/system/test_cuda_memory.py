@@ -20,6 +20,7 @@ import repository
 import server as servers
 from regions import Object, ask, infer, part, register, status, unregister
 
+pytestmark = pytest.mark.sanitize    # half a second, and all of it is about memory and threads
 PAGE = os.sysconf("SC_PAGESIZE")
 LARGE = 1 << 20
 MANY = """backend: "repeat" model_transaction_policy { decoupled: true }
@@ -164,7 +165,6 @@ def test_a_handle_of_another_size_is_refused_over_grpc(server):
 # ---- Inference -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sanitize
 @pytest.mark.parametrize("module", [http, grpc])
 @pytest.mark.parametrize("n", [1, 200000])
 def test_inputs_and_outputs_lie_in_memory_of_a_gpu(server, region, module, n):
@@ -232,7 +232,6 @@ def stream(server, n, outputs):
     return answers
 
 
-@pytest.mark.sanitize
 def test_responses_of_a_stream_stay_in_order(server, region):
     wanted = grpc.InferRequestedOutput("OUT")
     wanted.set_shared_memory("G", 4, 16)
@@ -274,7 +273,6 @@ def test_a_region_that_is_unregistered_lives_until_its_last_request_ends(server,
         assert memory.read(4, 8) == struct.pack("<i", 77)
 
 
-@pytest.mark.sanitize
 def test_many_requests_at_once_have_their_own_values(server, region):
     n, size = 40000, 160000
 
