@@ -89,6 +89,18 @@ def batched(value):
     return {"size": np.full((len(value), 1), len(value), np.int64)}
 
 
+both = threading.Barrier(2)
+
+
+def together(name):
+    """A function that answers with its name when another one runs, too."""
+    @batch
+    def meet(value):
+        both.wait(20)
+        return {"name": np.full((len(value), 1), name.encode())}
+    return meet
+
+
 @batch
 def ends(value):
     raise PyTritonUnrecoverableError("nothing helps any more")
@@ -111,6 +123,10 @@ def bind(triton):
                 [tensor("transposed", np.float32, (-1, -1)), tensor("longest", np.int64, (1,))], config=ModelConfig(max_batch_size=16))
     triton.bind("batched", batched, [tensor("value", np.float32, (1,))], [tensor("size", np.int64, (1,))],
                 config=ModelConfig(max_batch_size=4, batcher=DynamicBatcher(max_queue_delay_microseconds=2_000_000, preferred_batch_size=[4])))
+
+
+    triton.bind("together", [together("one"), together("two")], [tensor("value", np.float32, (1,))], [tensor("name", np.bytes_, (1,))],
+                config=ModelConfig(max_batch_size=1))
 
 
 def bind_remote(triton):

@@ -249,6 +249,20 @@ def test_requests_make_a_batch(client, app):
         assert list(pool.map(ask, range(4))) == [4] * 4
 
 
+@each_server
+def test_functions_of_one_model_run_at_once(client, app):
+    """Each function has an instance; requests that come together are with both of them."""
+    def ask(_):
+        module = client.module
+        with module.InferenceServerClient(app.http if module is tritonclient.http else app.grpc) as own:
+            own.module = module
+            return infer(own, "together", value=np.zeros((1, 1), np.float32)).as_numpy("name")[0, 0]
+
+    with futures.ThreadPoolExecutor(2) as pool:
+        for _ in range(5):
+            assert sorted(pool.map(ask, range(2))) == [b"one", b"two"]
+
+
 def stream(app, n):
     """What a decoupled model answers over a stream: numbers, then perhaps an error's text."""
     answers = []
