@@ -2,14 +2,18 @@
 """The response cache: our library `local` and the genuine one, each in Conch and in the genuine Triton."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 
+import numpy
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.utils
 
 import repository
 import server as servers
@@ -244,7 +248,6 @@ def test_both_protocols_share_the_responses(ours):
     before = counts(ours, "m")
     with tritonclient.grpc.InferenceServerClient(ours.grpc_url) as client:
         given_input = tritonclient.grpc.InferInput("INPUT0", [1, 1], "FP32")
-        import numpy
         given_input.set_data_from_numpy(numpy.array([[6.0]], numpy.float32))
         assert client.infer("m", [given_input]).as_numpy("OUTPUT0").tolist() == [[6.0]]
         stats = client.get_inference_statistics("m").model_stats[0].inference_stats
@@ -262,12 +265,12 @@ def test_large_responses_are_found_in_full(ours):
 
 
 @contextlib.contextmanager
-def held(tmp_path, models, do):
+def held(tmp_path, models, do, *flags):
     """Conch with the cache `odd` (tests/caches/odd)."""
     gate = tmp_path / "gate"
     if do == "hold":
         gate.touch()
-    with make("conch", models, servers.BUILD.resolve() / "tests/caches", f"--cache-config=odd,do={do}", f"--cache-config=odd,file={gate}") as server:
+    with make("conch", models, servers.BUILD.resolve() / "tests/caches", f"--cache-config=odd,do={do}", f"--cache-config=odd,file={gate}", *flags) as server:
         yield server, gate
         gate.unlink(missing_ok=True)
 
@@ -287,6 +290,31 @@ def test_a_cache_that_does_not_answer_holds_up_no_other_model(tmp_path, models):
         for thread in waiting:
             thread.join()
         assert counts(server, "m")["success"] == 4
+
+
+@pytest.mark.sanitize
+def test_a_request_that_nobody_waits_for_ends_before_the_cache_answers(tmp_path, models):
+    """A client over HTTP that is gone, and a call of gRPC with a deadline."""
+    body = json.dumps({"inputs": [given("INPUT0", "FP32", [1, 1], [1.0])]}).encode()
+    with held(tmp_path, write_models(models), "hold", *METRICS) as (server, gate):
+        def n_cancelled():
+            return scrape(server).value("nv_inference_request_failure", model="m", version="1", reason="CANCELED")
+        with socket.create_connection(("localhost", server.port)) as client:
+            client.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            wait_for(lambda: os.path.exists(f"{gate}.reached"), 20, "the look-up")
+            assert n_cancelled() == 0
+        wait_for(lambda: n_cancelled() == 1, 20, "the end of the request")
+        with tritonclient.grpc.InferenceServerClient(server.grpc_url) as client:
+            given_input = tritonclient.grpc.InferInput("INPUT0", [1, 1], "FP32")
+            given_input.set_data_from_numpy(numpy.array([[2.0]], numpy.float32))
+            with pytest.raises(tritonclient.utils.InferenceServerException, match="Deadline"):
+                client.infer("m", [given_input], client_timeout=0.2)
+        wait_for(lambda: n_cancelled() == 2, 20, "the end of the call")
+        assert os.path.exists(gate)
+        assert counts(server, "m")["executions"] == 0
+        gate.unlink()
+        identity(server, [1.0])
+        assert counts(server, "m")["success"] == 1
 
 
 @pytest.mark.parametrize("do", ["garble", "lie", "fail", "full"])

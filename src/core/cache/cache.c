@@ -23,6 +23,8 @@
 #include "core/options/server_options.h"
 #include "core/request/life.h"
 
+enum { CACHE_LEVEL = 862 };
+
 /* ---- Loading --------------------------------------------------------------------------------- */
 
 NODISCARD static struct status *resolve_cache_functions(struct cache *c)
@@ -101,6 +103,7 @@ struct status *cache_open(const struct server_options *o, struct cache **ret_cac
     c->config = mem_strdup(o->cache_configs[0].json);
     c->path = path;
     helpers_init(&c->threads);
+    mutex_init(&c->mu, CACHE_LEVEL, "cache.mu");
     st = load_cache_library(c);
     if (st)
         cache_close(c);
@@ -121,6 +124,7 @@ void cache_close(struct cache *c)
         dl_stay(c->library);
     else
         dl_close(c->library);
+    mutex_done(&c->mu);
     mem_free(c->name);
     mem_free(c->path);
     mem_free(c->config);
@@ -137,38 +141,41 @@ static void note_look_up_error(const struct cache *c, struct status *st)
     status_free(st);
 }
 
-struct response *cache_look_up(struct request *r)
+/* Calls the library; its errors are logged. */
+static struct response *ask_library(struct cache *c, struct cache_key key,
+                                    struct cache_copier *copier)
 {
-    struct cache *c = r->model->cached->cache;
     struct cache_entry entry;
-    struct cache_copier copier = {.entry = &entry, .request = r};
-    char key[CACHE_KEY_TEXT_BYTES];
+    char text[CACHE_KEY_TEXT_BYTES];
     entry.n = 0;
-    cache_key_print(r->cache.key, key);
+    copier->entry = &entry;
+    cache_key_print(key, text);
     mutex_assert_none_held();
-    struct status *st = c->fns.look_up(c->of_library, key, &entry, &copier);
-    if (LIKELY(!st && copier.response))
-        return copier.response;
-    response_free(copier.response); /* the cache has failed after the copy */
+    struct status *st = c->fns.look_up(c->of_library, text, &entry, copier);
+    if (LIKELY(!st && copier->response))
+        return copier->response;
+    response_free(copier->response); /* the cache has failed after the copy */
+    if (copier->claim && copier->claim->has_failed) {
+        status_free(st);
+        return NULL;
+    }
     if (!st)
         st = status_new(STATUS_INTERNAL, "it has found the response, and not copied it");
     note_look_up_error(c, st);
     return NULL;
 }
 
-bool cache_post(struct cache *c, struct control_job *job)
+struct response *cache_look_up(struct request *r)
 {
-    if (atomic_fetch_add_explicit(&c->n_posted, 1, memory_order_relaxed) >= CACHE_MAX_POSTED) {
-        cache_posted_done(c);
-        return false;
-    }
-    helpers_post(&c->threads, job);
-    return true;
+    struct cache_copier copier = {.request = r};
+    return ask_library(r->model->cached->cache, r->cache.key, &copier);
 }
 
-void cache_posted_done(struct cache *c)
+struct response *cache_look_up_claiming(struct cache *c, struct cache_key key,
+                                        struct cache_claim *claim)
 {
-    atomic_fetch_sub_explicit(&c->n_posted, 1, memory_order_relaxed);
+    struct cache_copier copier = {.claim = claim};
+    return ask_library(c, key, &copier);
 }
 
 /* ---- Insert ---------------------------------------------------------------------------------- */
@@ -244,7 +251,7 @@ static bool keep_here(struct cache *c, const struct response *resp, size_t n)
     return is_new;
 }
 
-static void keep_response(const struct response *resp)
+void cache_keep(const struct response *resp)
 {
     const struct request *r = resp->request;
     struct model *m = r->model;
@@ -259,16 +266,4 @@ static void keep_response(const struct response *resp)
     uint64_t from_ns = clock_now_ns(m->clock);
     if (keep_here(m->cached->cache, resp, n))
         model_count_cache_miss(m, r->cache.look_up_ns, clock_now_ns(m->clock) - from_ns);
-}
-
-void cache_attach(struct model *m, struct cache *c)
-{
-    const Inference__ModelResponseCache *wanted = m->config->pb->response_cache;
-    if (!c || !wanted || !wanted->enable)
-        return;
-    MEM_CHARGE(m->owner, MEM_CONFIG);
-    m->cached = mem_zalloc(sizeof(*m->cached));
-    m->cached->cache = c;
-    m->cached->load = cache_key_of_load(m);
-    m->cached->keep = keep_response;
 }

@@ -6,9 +6,9 @@
  * is kept before its maker gets it.
  *
  * A library may wait, for a lock or for a network. So event loops and instances do not ask it: a
- * thread of the cache does (cache_post()), and the response of a request is copied and kept by such
- * a thread, too. A library that exports conch_cache_never_waits() (include/conch/cache.h) is called
- * on the thread that has the request or its response.
+ * thread of the cache does (posted_look_up.h), and the response of a request is copied and kept by
+ * such a thread, too. A library that exports conch_cache_never_waits() (include/conch/cache.h) is
+ * called on the thread that has the request or its response.
  *
  * What a library returns is not trusted: any failure is a miss, and is logged. A library that does
  * not return blocks at most CACHE_MAX_POSTED requests; others go on without it.
@@ -23,12 +23,13 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/mutex.h"
 #include "core/cache/cache_entry.h"
+#include "core/model/model_cache.h"
 #include "core/threads/helpers.h"
 
 struct cache_use;
 struct dl;
-struct model;
 struct request;
 struct response;
 struct server_options;
@@ -58,6 +59,7 @@ struct cache {
     bool never_waits;
 
     struct helpers threads;
+    struct mutex mu; /* level 862 in core/README.md; guards the claims of posted look-ups */
     /* Any thread. */
     atomic_uint n_posted;
     atomic_size_t keeping_bytes;
@@ -78,9 +80,8 @@ NODISCARD struct status *cache_open(const struct server_options *options, struct
  * NULL is fine. */
 void cache_close(struct cache *c);
 
-/* cache_attach - gives the model the cache, if its configuration enables it. @c  NULL: none
- * Thread: the one that loads the model. */
-void cache_attach(struct model *m, struct cache *c);
+/* cache_keep - model_cache.keep: see there. */
+void cache_keep(const struct response *resp);
 
 /*
  * cache_look_up - asks for the response to the request. NULL: there is none, or the cache has
@@ -91,11 +92,9 @@ void cache_attach(struct model *m, struct cache *c);
  */
 struct response *cache_look_up(struct request *r);
 
-/*
- * cache_post - has a thread of the cache run the job. False: too many wait already. The job calls
- * cache_posted_done() at its end.
- */
-NODISCARD bool cache_post(struct cache *c, struct control_job *job);
-void cache_posted_done(struct cache *c);
+/* cache_look_up_claiming - the same for a request that is claimed once the cache has its response;
+ * NULL, too, when it cannot be claimed. */
+struct response *cache_look_up_claiming(struct cache *c, struct cache_key key,
+                                        struct cache_claim *claim);
 
 #endif

@@ -66,6 +66,18 @@ static struct status *copy_to_cache(const struct cache_copier *c, const struct c
     return NULL;
 }
 
+static struct status *read_kept_response(struct cache_copier *c, const struct cache_buffer *b)
+{
+    struct cache_claim *claim = c->claim;
+    if (!c->request) {
+        c->request = claim->request = claim->fn(claim->arg);
+        claim->has_failed = !c->request;
+    }
+    if (!c->request)
+        return status_new(STATUS_CANCELLED, "the request has ended");
+    return response_image_read(b->base, b->size_bytes, c->request, &c->response);
+}
+
 struct status *cache_copy(struct cache_copier *c, struct cache_entry *e)
 {
     const struct cache_buffer *b = &e->buffers[0];
@@ -77,9 +89,7 @@ struct status *cache_copy(struct cache_copier *c, struct cache_entry *e)
                           "the cache's entry has %zu buffers; one response is expected", e->n);
     if (b->type == MEMORY_GPU)
         return status_new(STATUS_UNSUPPORTED, "the cache's buffer is in the memory of a GPU");
-    struct status *st = c->image
-                            ? copy_to_cache(c, b)
-                            : response_image_read(b->base, b->size_bytes, c->request, &c->response);
+    struct status *st = c->image ? copy_to_cache(c, b) : read_kept_response(c, b);
     c->is_done = !st;
     return st;
 }

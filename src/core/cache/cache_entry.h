@@ -53,6 +53,14 @@ NODISCARD struct status *cache_entry_set(struct cache_entry *e, size_t index,
 NODISCARD struct status *cache_entry_get(const struct cache_entry *e, size_t index,
                                          const struct cache_buffer **ret_buffer);
 
+/* A request that another thread may end until it has been claimed. */
+struct cache_claim {
+    struct request *(*fn)(void *arg); /* NULL: it has ended */
+    void *arg;
+    struct request *request; /* once it has been claimed */
+    bool has_failed;
+};
+
 /* One call of the cache. */
 struct cache_copier {
     struct cache_entry *entry;
@@ -60,7 +68,8 @@ struct cache_copier {
     const void *image; /* NULL: it is a look-up */
     size_t image_bytes;
     /* Look-up. */
-    struct request *request;
+    struct request *request; /* NULL: it is to be claimed */
+    struct cache_claim *claim;
     struct response *response; /* made by the copy; the caller's */
     bool is_done;
 };
@@ -72,6 +81,7 @@ struct cache_copier {
  * Errors: STATUS_INVALID_ARG  the entry is not that of the call, has not exactly one buffer, or too
  *                             small a one; the copy is done already; see also response_image_read()
  *         STATUS_UNSUPPORTED  a buffer in the memory of a GPU
+ *         STATUS_CANCELLED    the request has ended
  *         STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *cache_copy(struct cache_copier *c, struct cache_entry *e);

@@ -18,7 +18,7 @@
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
 #include "core/backend/readiness.h"
-#include "core/cache/cache.h"
+#include "core/cache/attach.h"
 #include "core/model/model_priv.h"
 #include "core/model/model_services.h"
 #include "core/options/server_options.h"

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct cache;
+struct request;
 struct response;
 
 /* 128 bits of XXH3. */
@@ -25,6 +26,11 @@ struct model_cache {
      * be kept. Thread: the one that sends the response, before its maker gets it; without locks.
      */
     void (*keep)(const struct response *resp);
+    /*
+     * Has a request answered that waits for its look-up (request.cache.posted), unless the look-up
+     * ends first. Thread: any, also with locks held that the answer takes: a helper answers.
+     */
+    void (*cancel)(struct request *r);
 };
 
 #endif

@@ -51,6 +51,7 @@ void request_begin(struct request *r)
     atomic_store_explicit(&r->life.n_reported, 0, memory_order_relaxed);
     r->order.in = NULL;
     atomic_store_explicit(&r->cache.missed, false, memory_order_relaxed);
+    atomic_store_explicit(&r->cache.posted, NULL, memory_order_relaxed);
     atomic_store_explicit(&r->life.stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->life.refs, 1, memory_order_relaxed);
     model_request_begun(r->model);
@@ -251,8 +252,11 @@ struct status *request_reschedule(struct request *r)
 
 void request_cancel(struct request *r)
 {
-    /* seq_cst: pairs with steps_begin(), calls_of() and pull_waits_locked(). */
+    /* seq_cst: pairs with steps_begin(), calls_of(), pull_waits_locked() and
+     * cache_post_look_up(). */
     atomic_store(&r->life.cancelled, true);
+    if (UNLIKELY(atomic_load(&r->cache.posted) != NULL))
+        r->model->cached->cancel(r);
     if (atomic_load(&r->life.waiting))
         r->model->scheduler_ops->on_cancelled(r);
     if (UNLIKELY(atomic_load(&r->life.steps)))

@@ -38,6 +38,7 @@ struct model;
 struct response_order;
 struct output;
 struct pool;
+struct posted_look_up;
 struct queue_level;
 struct request;
 struct response;
@@ -220,6 +221,8 @@ struct cache_part {
     /* The cache does not have its response, which is to be kept. Set before the scheduler has the
      * request; false once it has had a response that is not its final one. */
     atomic_bool missed;
+    /* A thread of the cache looks it up; changed under cache.mu. NULL: none does. */
+    _Atomic(struct posted_look_up *) posted;
     /* Constant once a scheduler has it. */
     struct cache_key key;
     uint64_t look_up_ns; /* how long the look-up took */

@@ -11,27 +11,20 @@
  * it has been found in the call, a request that another thread looks up when it comes.
  *
  * A request that another thread looks up has been accepted: what its scheduler refuses is answered
- * with the error.
+ * with the error. When it is cancelled, it is answered although the cache has not.
  *
  * Source: reference/behaviours §10.11, §12.12, §17.1, §17.5
  */
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "core/cache/cache.h"
 #include "core/cache/cache_key.h"
+#include "core/cache/posted_look_up.h"
 #include "core/model/model_statistics.h"
 #include "core/request/life.h"
 #include "core/sched/afterwards.h"
 #include "core/sched/scheduler.h"
-
-/* A request that a thread of the cache looks up; in the request's arena. */
-struct posted_request {
-    struct control_job job;
-    struct scheduler *scheduler;
-    struct request *request;
-};
 
 /* Answers the request, which has its position if it needs one. Takes the response. */
 static void answer_hit(struct request *r, struct response *resp, uint64_t from_ns)
@@ -72,15 +65,9 @@ static void submit_late(struct scheduler *s, struct request *r)
 }
 
 /* On a thread of the cache. */
-static void look_up_posted(struct control_job *job)
+static void end_look_up(struct scheduler *s, struct request *r, struct response *resp,
+                        uint64_t from_ns)
 {
-    struct posted_request *p = CONTAINER_OF(job, struct posted_request, job);
-    struct scheduler *s = p->scheduler;
-    struct request *r = p->request;
-    struct cache *c = r->model->cached->cache;
-    uint64_t from_ns = clock_now_ns(r->model->clock);
-    struct response *resp = request_is_given_up(r) ? NULL : cache_look_up(r);
-    cache_posted_done(c);
     if (resp) {
         answer_hit(r, resp, from_ns);
     } else if (request_is_given_up(r)) {
@@ -94,13 +81,9 @@ static void look_up_posted(struct control_job *job)
 /* Has a thread of the cache look it up, or else goes on without the cache. */
 static struct status *look_up_elsewhere(struct scheduler *s, struct request *r)
 {
-    struct posted_request *p = arena_alloc(&r->arena, sizeof(*p));
-    if (p) {
-        *p = (struct posted_request){.job = {.run = look_up_posted}, .scheduler = s, .request = r};
-        take_order_position(s, r);
-        if (cache_post(r->model->cached->cache, &p->job))
-            return NULL;
-    }
+    take_order_position(s, r);
+    if (cache_post_look_up(s, r, end_look_up))
+        return NULL;
     struct status *st = s->ops->submit(s, r);
     if (!st || !r->order.in)
         return st;

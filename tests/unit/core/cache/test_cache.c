@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "core/cache/attach.h"
 #include "core/cache/cache.h"
 #include "core/cache/cache_key.h"
 #include "core/cache/response_image.h"
@@ -357,18 +358,59 @@ static void test_a_cache_that_may_wait_is_asked_on_a_thread_of_its_own(void **st
         submit(&a[i], &x); /* returns, though the cache holds the look-up */
         assert_false(is_answered(&a[i]));
     }
-    request_cancel(&a[1].fr.request);
-    assert_int_equal(unlink(file), 0);
-    for (int i = 0; i < 3; i++)
-        fake_request_wait(&a[i].fr);
+    request_cancel(&a[1].fr.request); /* it ends, though the cache has not answered */
+    fake_request_wait(&a[1].fr);
     assert_true(a[1].fr.failed);
     assert_int_equal(a[1].fr.last_code, STATUS_CANCELLED);
-    assert_false(a[0].fr.failed || a[2].fr.failed);
-    for (int i = 0; i < 3; i++)
+    fake_request_end(&a[1].fr);
+    assert_int_equal(totals_of(&x).failures[FAILURE_CANCELED], 1);
+    assert_false(is_answered(&a[0]) || is_answered(&a[2]));
+    assert_int_equal(unlink(file), 0);
+    for (int i = 0; i < 3; i += 2) {
+        fake_request_wait(&a[i].fr);
+        assert_false(a[i].fr.failed);
         fake_request_end(&a[i].fr);
+    }
+    assert_int_equal(atomic_load(&n_executed), 2);
     char reached[64];
     snprintf(reached, sizeof(reached), "%s.reached", file);
     unlink(reached);
+    unmake(&x);
+}
+
+static void *cancel_request(void *arg)
+{
+    request_cancel(arg);
+    return NULL;
+}
+
+/* The look-up and a canceller meet in each order: hits, misses and cancelled ones, each once. */
+static void test_a_cancel_and_the_end_of_a_look_up_give_one_answer(void **state)
+{
+    enum { N = 400 };
+    struct fixture x;
+    int n_failed = 0;
+    (void)state;
+    make(&x, "", "odd", "{}");
+    for (int i = 0; i < N; i++) {
+        struct asked a;
+        pthread_t thread;
+        ask(&a, &x, (const int32_t[]){i / 8}, 1, false);
+        submit(&a, &x);
+        assert_int_equal(pthread_create(&thread, NULL, cancel_request, &a.fr.request), 0);
+        fake_request_wait(&a.fr);
+        pthread_join(thread, NULL);
+        assert_int_equal(a.fr.n_final, 1);
+        assert_int_equal(a.fr.n_released, 1);
+        n_failed += a.fr.failed;
+        fake_request_end(&a.fr);
+    }
+    helpers_done(&x.cache->threads);
+    helpers_init(&x.cache->threads);
+    assert_int_equal(atomic_load(&x.cache->n_posted), 0);
+    struct statistics s = totals_of(&x);
+    assert_int_equal(s.failures[FAILURE_CANCELED], n_failed);
+    assert_int_equal((int)s.cache_hit.count + atomic_load(&n_executed) + n_failed, N);
     unmake(&x);
 }
 
@@ -535,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_long_tensors_and_many_parameters_count_too),
         cmocka_unit_test(test_what_a_cache_does_wrong_is_a_miss),
         cmocka_unit_test(test_a_cache_that_may_wait_is_asked_on_a_thread_of_its_own),
+        cmocka_unit_test(test_a_cancel_and_the_end_of_a_look_up_give_one_answer),
         cmocka_unit_test(test_a_hit_has_its_place_in_the_order),
         cmocka_unit_test(test_the_least_recently_used_ones_are_dropped),
         cmocka_unit_test(test_a_response_larger_than_the_cache_is_served),
