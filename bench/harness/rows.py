@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, ort, others, python, repository, requests, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -287,6 +287,7 @@ ROWS = {
     "digits": digits,
     "ort": ort.ort,
     "forest": forest.forest,
+    "openvino": openvino.openvino,
     "memory": memory,
     "metrics": metrics.metrics,
     "mallocs": mallocs,
