@@ -162,6 +162,32 @@ def test_a_configuration_in_the_request_changes_in_place(which, tmp_path):
 
 
 @pytest.mark.parametrize("which", EITHER)
+def test_sequences_go_on_when_instances_come(which, tmp_path):
+    more = "sequence_batching { max_sequence_idle_microseconds: 600000000 }\n"
+
+    def ask_sequence(server, number, **flags):
+        answer = wire.infer(server, "m", {"inputs": [wire.given("IN", "INT32", [1], [0])], "parameters": {"sequence_id": number, **flags}})
+        assert answer.status == 200, answer.body
+        return json.loads(answer.json()["outputs"][0]["data"][0])["executed"]["by"]
+
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }", more)
+    with start(which, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert ask_sequence(server, 1, sequence_start=True) == "m_0_0"
+        if which == "conch":    # in the genuine Triton it still waits a minute later
+            waits = pool.submit(ask_sequence, server, 2, sequence_start=True)    # for a slot
+        assert ask_sequence(server, 1) == "m_0_0"
+        model.load(server, "{ count: 2 kind: KIND_CPU }", more)
+        assert ask_sequence(server, 1) == "m_0_0"
+        if which == "triton":
+            waits = pool.submit(ask_sequence, server, 2, sequence_start=True)
+        assert waits.result() == "m_0_1"
+        assert ask_sequence(server, 2, sequence_end=True) == "m_0_1"
+        assert ask_sequence(server, 1, sequence_end=True) == "m_0_0"
+        assert counted(server) == 6
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
 def test_mode_poll_changes_in_place(which, tmp_path):
     model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
     with pipelines.start(which, tmp_path, flags=["--model-control-mode=poll", "--repository-poll-secs=1"]) as server:

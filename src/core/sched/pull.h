@@ -60,6 +60,10 @@ struct pull_ops {
     uint64_t (*find_oldest_locked)(const struct pull_scheduler *s);
     /* Under mu. Returns how many sequences have begun and not ended. Optional. */
     size_t (*n_open_locked)(const struct pull_scheduler *s);
+    /* Under mu. The model has these instances, too, from now on; of kinds that are `per_instance`.
+     * They lose none while the model serves. */
+    void (*add_instances_locked)(struct pull_scheduler *s, struct instance *const *instances,
+                                 uint32_t n);
     /* Frees the scheduler. No instance runs, and no request is left. */
     void (*free)(struct pull_scheduler *s);
 };

@@ -60,11 +60,12 @@ bool pull_can_change(struct scheduler *base, const struct instance_change *c)
 {
     struct pull_scheduler *s = pull_from_base(base);
     const struct model *m = s->model;
-    if (s->ops->per_instance || s->exclusive)
+    if (s->exclusive)
         return false;
     if (!c)
         return true;
-    return count_executing(m->instances, m->n_instances) > 0 && count_executing(c->all, c->n) > 0 &&
+    return (!s->ops->per_instance || c->n_leaving == 0) &&
+           count_executing(m->instances, m->n_instances) > 0 && count_executing(c->all, c->n) > 0 &&
            !pull_bound_instance(m->instances, m->n_instances) ==
                !pull_bound_instance(c->all, c->n) &&
            pull_may_leave(s, c->all, c->n) == s->leaves;
@@ -139,6 +140,8 @@ void pull_change(struct scheduler *base, struct instance_change *c)
     struct instance **before = s->model->instances;
     watch_set_instances(&s->watch, c->all, c->n);
     s->n_instances = count_executing(c->all, c->n);
+    if (s->ops->add_instances_locked)
+        s->ops->add_instances_locked(s, c->new, c->n_new);
     pull_dispatch_and_unlock(s);
     c->all = before;
 }

@@ -124,8 +124,8 @@ char *scheduler_stuck_instance(struct scheduler *s);
 
 /*
  * scheduler_can_change - can the model go on with these instances in place of those that it has? If
- * not, it is to be loaded anew: it has sequences, one instance at a time executes, or what the
- * scheduler knows of all instances together would change.
+ * not, it is to be loaded anew: it has sequences and would lose instances, one instance at a time
+ * executes, or what the scheduler knows of all instances together would change.
  *
  * @c  NULL: could it, with any?
  * Thread: control, which alone changes the model's instances.

@@ -200,7 +200,8 @@ static bool is_slot_before(const struct heap_node *a, const struct heap_node *b)
 {
     const struct slot *x = CONTAINER_OF((uintptr_t)a, struct slot, free_node);
     const struct slot *y = CONTAINER_OF((uintptr_t)b, struct slot, free_node);
-    return x->number != y->number ? x->number < y->number : x->instance_slots < y->instance_slots;
+    return x->number != y->number ? x->number < y->number
+                                  : x->instance_slots->place < y->instance_slots->place;
 }
 
 /* Makes one more slot, on the instance with the fewest; NULL: there are as many as allowed. */
@@ -208,9 +209,9 @@ static struct slot *make_slot_locked(struct sequence_scheduler *ss)
 {
     struct instance_slots *slots = NULL;
     for (uint32_t i = 0; i < ss->n_instances; i++) {
-        if (ss->instance_slots[i].scheduler &&
-            (!slots || ss->instance_slots[i].n_made < slots->n_made))
-            slots = &ss->instance_slots[i];
+        struct instance_slots *these = ss->instance_slots[i];
+        if (these->scheduler && (!slots || these->n_made < slots->n_made))
+            slots = these;
     }
     if (!slots || slots->n_made == ss->n_slots)
         return NULL;
@@ -701,7 +702,7 @@ static void on_sequence_timer_locked(struct pull_scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
     for (uint32_t i = 0; i < ss->n_instances; i++)
-        finish_released_locked(&ss->instance_slots[i]);
+        finish_released_locked(ss->instance_slots[i]);
     run_timers_locked(ss, clock_now_ns(s->clock));
 }
 
@@ -717,6 +718,7 @@ static void end_instance_slots(struct instance_slots *slots)
     }
     mem_free(slots->by_number);
     response_order_done(&slots->order);
+    mem_free(slots);
 }
 
 static void free_sequence_scheduler(struct pull_scheduler *s)
@@ -724,7 +726,7 @@ static void free_sequence_scheduler(struct pull_scheduler *s)
     struct sequence_scheduler *ss = to_sequences(s);
     deadline_timer_done(&s->deadline_timer); /* before the objects that it reads */
     for (uint32_t i = 0; i < ss->n_instances; i++)
-        end_instance_slots(&ss->instance_slots[i]);
+        end_instance_slots(ss->instance_slots[i]);
     mem_free(ss->instance_slots);
     map_done(&ss->numbers);
     map_done(&ss->texts);
@@ -762,7 +764,7 @@ static uint64_t find_oldest_request(const struct pull_scheduler *s)
         CONTAINER_OF((uintptr_t)s, struct sequence_scheduler, scheduler);
     uint64_t oldest_ns = UINT64_MAX;
     for (uint32_t i = 0; i < ss->n_instances; i++) {
-        const struct instance_slots *slots = &ss->instance_slots[i];
+        const struct instance_slots *slots = ss->instance_slots[i];
         for (uint32_t n = 0; n < slots->n_made; n++)
             oldest_ns = MIN(oldest_ns, oldest_of_sequence_ns(slots->by_number[n]->sequence));
     }
@@ -770,6 +772,38 @@ static uint64_t find_oldest_request(const struct pull_scheduler *s)
         oldest_ns = MIN(oldest_ns,
                         oldest_of_sequence_ns(LIST_ENTRY((uintptr_t)link, struct sequence, link)));
     return oldest_ns;
+}
+
+static struct instance_slots *new_instance_slots(struct sequence_scheduler *ss, struct instance *in)
+{
+    struct instance_slots *slots = mem_zalloc(sizeof(*slots));
+    slots->place = ss->n_instances;
+    list_init(&slots->ready);
+    list_init(&slots->silent);
+    response_order_init(&slots->order);
+    in->instance_slots = slots;
+    if (in->group->passive)
+        return slots;
+    slots->scheduler = ss;
+    if (ss->strategy->init)
+        ss->strategy->init(slots);
+    return slots;
+}
+
+/* Sequences of the backlog enter the slots that there are now. */
+static void add_instances_locked(struct pull_scheduler *s, struct instance *const *instances,
+                                 uint32_t n)
+{
+    struct sequence_scheduler *ss = to_sequences(s);
+    struct slot *slot;
+    ss->instance_slots =
+        mem_realloc(ss->instance_slots, (ss->n_instances + n) * sizeof(struct instance_slots *));
+    for (uint32_t i = 0; i < n; i++) {
+        ss->instance_slots[ss->n_instances] = new_instance_slots(ss, instances[i]);
+        ss->n_instances++;
+    }
+    while (!list_empty(&ss->backlog) && (slot = make_slot_locked(ss)))
+        refill_slot_locked(slot);
 }
 
 static const struct pull_ops ops = {
@@ -783,26 +817,9 @@ static const struct pull_ops ops = {
     .find_oldest_locked = find_oldest_request,
     .on_timer_locked = on_sequence_timer_locked,
     .n_open_locked = count_open_sequences,
+    .add_instances_locked = add_instances_locked,
     .free = free_sequence_scheduler,
 };
-
-static void init_instance_slots(struct sequence_scheduler *ss, const struct model *m)
-{
-    ss->n_instances = m->n_instances;
-    ss->instance_slots = mem_zalloc(ss->n_instances * sizeof(*ss->instance_slots));
-    for (uint32_t i = 0; i < ss->n_instances; i++) {
-        struct instance_slots *slots = &ss->instance_slots[i];
-        list_init(&slots->ready);
-        list_init(&slots->silent);
-        response_order_init(&slots->order);
-        m->instances[i]->instance_slots = slots;
-        if (m->instances[i]->group->passive)
-            continue;
-        slots->scheduler = ss;
-        if (ss->strategy->init)
-            ss->strategy->init(slots);
-    }
-}
 
 static void set_rules(struct sequence_scheduler *ss, const struct model *m)
 {
@@ -854,7 +871,7 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
     heap_init(&ss->timers, is_timer_before);
     padding_init(&ss->paddings, m, &ss->injected);
     set_rules(ss, m);
-    init_instance_slots(ss, m);
+    add_instances_locked(&ss->scheduler, m->instances, m->n_instances);
     *ret_scheduler = &ss->scheduler.base;
     return NULL;
 }

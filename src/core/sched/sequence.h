@@ -79,7 +79,8 @@ struct slot {
 
 /* The slots of one instance. */
 struct instance_slots {
-    struct sequence_scheduler *scheduler;
+    struct sequence_scheduler *scheduler; /* NULL: the instance is passive, and has no slots */
+    uint32_t place;                       /* among those of all instances */
     uint32_t n_made, capacity;
     struct slot **by_number; /* as many as were ever needed at a time */
     uint32_t n_ready;
@@ -134,10 +135,10 @@ struct sequence_scheduler {
     float min_use;     /* … and which share of all slots is enough */
     bool iterative;
     struct injected_inputs_spec injected;
-    uint32_t n_instances;
-    struct instance_slots *instance_slots; /* those of passive instances have no slots */
 
     /* Under scheduler.mu. */
+    uint32_t n_instances;
+    struct instance_slots **instance_slots;
     struct map numbers, texts; /* known sequences by their ids */
     struct list backlog;       /* sequences, oldest first */
     struct heap free_slots;    /* the lowest number first, whichever the instance */

@@ -26,6 +26,8 @@
     "input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                                            \
     "output { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 
+#define SEQUENCES "sequence_batching { direct { } }"
+
 enum { N_THREADS = 4, N_CHANGES = 150 };
 
 static atomic_int n_executed, n_initialized, n_finalized, n_used_after_end;
@@ -295,10 +297,59 @@ static void other_changes_are_loads(void **state)
     assert_int_equal(f.model->n_instances, 1);
     fake_model_end(&f);
 
-    make(&f, NULL, "sequence_batching { direct { } }", execute);
-    assert_null(
-        begin(&f, "sequence_batching { direct { } }", "instance_group { count: 2 }", &change));
+    make(&f, NULL, SEQUENCES, execute); /* an instance may have sequences */
+    assert_null(begin(&f, SEQUENCES, "instance_group { kind: KIND_MODEL }", &change));
     assert_null(change);
+    fake_model_end(&f);
+}
+
+static struct instance *_Atomic executed_by[3]; /* by sequence */
+
+static struct status *note_sequence(struct instance *in, struct request **requests, uint32_t n)
+{
+    atomic_store(&executed_by[requests[0]->maker.correlation_id.number], in);
+    return execute(in, requests, n);
+}
+
+static void begin_request(struct fake_request *fr, struct fake_model *f, uint64_t id,
+                          uint32_t flags)
+{
+    atomic_store(&executed_by[id], NULL);
+    prepare(fr, f, NULL);
+    fr->request.maker.correlation_id.number = id;
+    fr->request.maker.flags = flags;
+    assert_null(server_infer(&f->server, &fr->request));
+}
+
+static struct instance *end_request(struct fake_request *fr, uint64_t id)
+{
+    fake_request_wait(fr);
+    assert_false(fr->failed);
+    fake_request_end(fr);
+    return atomic_load(&executed_by[id]);
+}
+
+/* Each instance has one slot. */
+static void sequences_of_the_backlog_enter_new_instances(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request one, two;
+    make(&f, NULL, SEQUENCES, note_sequence);
+    struct instance *first = f.model->instances[0];
+    begin_request(&one, &f, 1, REQUEST_SEQUENCE_START);
+    assert_ptr_equal(end_request(&one, 1), first);
+    begin_request(&two, &f, 2, REQUEST_SEQUENCE_START);
+    begin_request(&one, &f, 1, 0);
+    assert_ptr_equal(end_request(&one, 1), first);
+    assert_null(atomic_load(&executed_by[2])); /* it waits for a slot */
+    change(&f, SEQUENCES, "instance_group { count: 2 kind: KIND_CPU }");
+    assert_ptr_equal(f.model->instances[0], first);
+    assert_ptr_equal(end_request(&two, 2), f.model->instances[1]);
+    begin_request(&one, &f, 1, REQUEST_SEQUENCE_END);
+    assert_ptr_equal(end_request(&one, 1), first);
+    begin_request(&two, &f, 2, REQUEST_SEQUENCE_END);
+    assert_ptr_equal(end_request(&two, 2), f.model->instances[1]);
     fake_model_end(&f);
 }
 
@@ -341,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_counts_of_an_instance_that_left_are_used_again),
         cmocka_unit_test(a_failure_changes_nothing),
         cmocka_unit_test(other_changes_are_loads),
+        cmocka_unit_test(sequences_of_the_backlog_enter_new_instances),
         cmocka_unit_test(an_instance_stays_while_the_backend_has_a_request_of_it),
         cmocka_unit_test(requests_go_on_while_instances_change),
         cmocka_unit_test(limits_follow_the_instances),

@@ -313,7 +313,7 @@ static void sequences_spread_over_instances(void **state)
     await_arrivals(2);
     mutex_lock(&ss->scheduler.mu);
     for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(ss->instance_slots[i % 2].by_number[i / 2]->sequence->number, i + 1);
+        assert_int_equal(ss->instance_slots[i % 2]->by_number[i / 2]->sequence->number, i + 1);
     mutex_unlock(&ss->scheduler.mu);
     let_in(4);
     for (int i = 0; i < 4; i++)
@@ -415,7 +415,7 @@ static void await_silence(struct fake_model *f, int n)
     for (int n_silent = 0; n_silent != n; sched_yield()) {
         n_silent = 0;
         mutex_lock(&ss->scheduler.mu);
-        LIST_FOR_EACH (link, &ss->instance_slots[0].silent)
+        LIST_FOR_EACH (link, &ss->instance_slots[0]->silent)
             n_silent++;
         mutex_unlock(&ss->scheduler.mu);
     }
@@ -783,7 +783,7 @@ static void a_stop_examines_only_slots_it_can_free(void **state)
     for (int i = 0; i <= N_WAITING; i++)
         expect_answer(&s[N + i]);
     mutex_lock(&ss->scheduler.mu);
-    uint64_t n_looks = ss->instance_slots[0].n_looks;
+    uint64_t n_looks = ss->instance_slots[0]->n_looks;
     mutex_unlock(&ss->scheduler.mu);
     /* One slot was freed. For each request, at most, the scheduler asked whether another one can
      * be. */
