@@ -177,16 +177,30 @@ static TRITONSERVER_Error *check_batch_inputs(struct model *m)
     return NULL;
 }
 
-TRITONSERVER_Error *check_config(struct model *m)
+/* Checks the states of sequences: each is an input, and an output makes it. */
+static TRITONSERVER_Error *check_configured_states(struct model *m)
 {
     const struct doc_value *sequence = doc_get(doc_root(m->frame->config), "sequence_batching");
+    const struct doc_value *v = doc_first(doc_get(sequence, "state"));
+
+    for (; v; v = v->next) {
+        const char *type = doc_string(doc_get(v, "data_type"), "");
+        struct tensor *in, *out;
+
+        TRY(find_configured_tensor(m, &m->inputs, doc_string(doc_get(v, "input_name"), ""), &in));
+        TRY(take_type(m, &m->inputs, in, type));
+        TRY(find_configured_tensor(m, &m->outputs, doc_string(doc_get(v, "output_name"), ""),
+                                   &out));
+        TRY(take_type(m, &m->outputs, out, type));
+        out->is_state = true;
+    }
+    return NULL;
+}
+
+TRITONSERVER_Error *check_config(struct model *m)
+{
     size_t n_expected = model_file_count_inputs(m->frame->config);
 
-    if (doc_count(doc_get(sequence, "state")) > 0)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "model '%s': implicit state (sequence_batching.state) is not "
-                             "supported by the backend openvino",
-                             m->name);
     if (n_expected != m->inputs.n)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "unable to load model '%s', configuration expects %zu inputs, model "
@@ -194,5 +208,6 @@ TRITONSERVER_Error *check_config(struct model *m)
                              m->name, n_expected, m->inputs.n);
     TRY(check_configured_side(m, &m->inputs));
     TRY(check_batch_inputs(m));
+    TRY(check_configured_states(m));
     return check_configured_side(m, &m->outputs);
 }

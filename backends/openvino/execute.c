@@ -9,6 +9,7 @@
  *                     (scatter.h)
  *     infer           OpenVINO runs the model, on this thread and its own
  *     write_run_outputs  copies each request its rows, unless they are in place
+ *     keep_run_states keeps the states with which the next requests of sequences begin
  *
  * Wrapping memory in a tensor of OpenVINO costs a part of a short run. Memory is often that of the
  * last run: a client that waits for its answers, batches of one size. So a tensor that is bound
@@ -24,6 +25,7 @@
 #include "common/gather.h"
 #include "common/model_file.h"
 #include "common/scatter.h"
+#include "openvino/states.h"
 #include "openvino/strings.h"
 
 /* Memory as a tensor of OpenVINO, which the request has. */
@@ -225,7 +227,8 @@ static bool is_output_known(const struct model *m, const struct tensor *t)
 {
     bool batches = m->frame->max_batch_size > 0;
 
-    if (t->type->size == 0 || t->any_rank || t->rank == 0 || t->source || m->asked.pad)
+    if (t->type->size == 0 || t->any_rank || t->rank == 0 || t->source || t->is_state ||
+        m->asked.pad)
         return false;
     for (size_t d = 0; d < t->rank; d++)
         if (t->dims[d] < 0 && !(batches && d == 0))
@@ -236,7 +239,7 @@ static bool is_output_known(const struct model *m, const struct tensor *t)
 /* Its position among the outputs, or the answer, if there is but one. */
 static uint32_t output_hint(const struct executor *x, size_t i)
 {
-    return x->m->outputs.n == 1 ? BATCH_WANTED : (uint32_t)i;
+    return x->m->outputs.n == 1 && !x->m->outputs.tensors[i].is_state ? BATCH_WANTED : (uint32_t)i;
 }
 
 static TRITONSERVER_Error *give_outputs(struct executor *x, const struct batch *b)
@@ -258,9 +261,10 @@ static TRITONSERVER_Error *give_outputs(struct executor *x, const struct batch *
     return NULL;
 }
 
-/* Sends an output of OpenVINO's memory. */
-static TRITONSERVER_Error *send_output(struct executor *x, const struct batch *b, size_t i,
-                                       const struct ov_tensor *tensor, const struct ov_shape *from)
+/* Sends an output of OpenVINO's memory, or keeps it as a state. */
+static TRITONSERVER_Error *send_output(struct executor *x, struct batch *b, size_t i,
+                                       const struct ov_tensor *tensor, const struct ov_shape *from,
+                                       bool keeps)
 {
     const struct tensor *t = &x->m->outputs.tensors[i];
     uint32_t hint = output_hint(x, i), rank = (uint32_t)from->rank;
@@ -285,6 +289,8 @@ static TRITONSERVER_Error *send_output(struct executor *x, const struct batch *b
             TRY_OV(x->lib, "reading a tensor", tensor_data, tensor, &elements);
         data = elements;
     }
+    if (keeps)
+        return states_keep(b, t, shape, rank, data, size);
     return t->source ? scatter_like_input(b, t->name, hint, t->type->server, t->source, data, size)
                      : scatter_rows(b, t->name, hint, t->type->server, shape, rank, data, size);
 }
@@ -304,7 +310,7 @@ static TRITONSERVER_Error *check_output_tensor(const struct executor *x, const s
                          t->name, type, (long long)shape->rank);
 }
 
-static TRITONSERVER_Error *fetch_output(struct executor *x, const struct batch *b, size_t i)
+static TRITONSERVER_Error *fetch_output(struct executor *x, struct batch *b, size_t i, bool keeps)
 {
     const struct tensor *t = &x->m->outputs.tensors[i];
     const struct ov_api *api = &x->lib->api;
@@ -320,7 +326,7 @@ static TRITONSERVER_Error *fetch_output(struct executor *x, const struct batch *
     else
         err = check_output_tensor(x, t, tensor, &shape);
     if (!err)
-        err = send_output(x, b, i, tensor, &shape);
+        err = send_output(x, b, i, tensor, &shape, keeps);
     if (shape.dims)
         (void)api->shape_free(&shape);
     api->tensor_free(tensor);
@@ -347,19 +353,28 @@ static TRITONSERVER_Error *check_bound_shape(struct executor *x, size_t i)
                          x->m->outputs.tensors[i].name);
 }
 
-static TRITONSERVER_Error *write_run_outputs(struct executor *x, const struct batch *b)
+static TRITONSERVER_Error *write_run_outputs(struct executor *x, struct batch *b)
 {
     for (size_t i = 0; i < x->m->outputs.n; i++) {
         const struct tensor *t = &x->m->outputs.tensors[i];
 
         if (!is_output_known(x->m, t)) {
-            TRY(fetch_output(x, b, i));
+            TRY(fetch_output(x, b, i, false));
             continue;
         }
         if (t->dims[0] < 0)
             TRY(check_bound_shape(x, i));
         TRY(scatter_end(&x->out[i], b));
     }
+    return NULL;
+}
+
+/* After all other steps: a run that failed is repeated, and must find the states unchanged. */
+static TRITONSERVER_Error *keep_run_states(struct executor *x, struct batch *b)
+{
+    for (size_t i = 0; i < x->m->outputs.n; i++)
+        if (x->m->outputs.tensors[i].is_state)
+            TRY(fetch_output(x, b, i, true));
     return NULL;
 }
 
@@ -372,5 +387,6 @@ TRITONSERVER_Error *executor_run(struct executor *x, struct batch *b)
     batch_computes(b);
     TRY_OV(x->lib, "running inference", infer_request_infer, x->request);
     batch_computed(b);
-    return write_run_outputs(x, b);
+    TRY(write_run_outputs(x, b));
+    return keep_run_states(x, b);
 }

@@ -19,12 +19,22 @@ static bool takes_batch(const struct model *m, const struct tensor *t)
     return m->frame->max_batch_size > 0 && !t->ragged && !t->made;
 }
 
+/* What the configuration says of the tensor: as an input or output, or as a state; NULL: nothing.
+ */
 static const struct doc_value *config_tensor(const struct model *m, const struct side *side,
                                              const struct tensor *t)
 {
     const struct doc_value *v = doc_first(doc_get(doc_root(m->frame->config), side->what));
 
+    const struct doc_value *sequence = doc_get(doc_root(m->frame->config), "sequence_batching");
+    const char *key = side == &m->inputs ? "input_name" : "output_name";
+
     while (v && strcmp(doc_string(doc_get(v, "name"), ""), t->name) != 0)
+        v = v->next;
+    if (v)
+        return v;
+    v = doc_first(doc_get(sequence, "state"));
+    while (v && strcmp(doc_string(doc_get(v, key), ""), t->name) != 0)
         v = v->next;
     return v;
 }

@@ -30,6 +30,7 @@ struct tensor {
     bool scalar; /* inputs: the model takes rank 0 where requests have shape [1] */
     bool ragged; /* inputs: the model gets the elements of all requests as one list */
     const struct ragged_input *made; /* inputs: of the shapes of a batch; NULL: requests have it */
+    bool is_state;      /* outputs: the server keeps it for the next request of the sequence */
     const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
 
     struct ov_port *port; /* of the compiled model */

@@ -10,6 +10,7 @@
  *   model.c       a model: file, compiled      layout.c    the batch in OpenVINO's own files
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
+ *                                              states.c    states of sequences
  */
 #include <stdlib.h>
 #include <string.h>

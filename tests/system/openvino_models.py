@@ -69,6 +69,32 @@ def fixed_inside():
     return ov.Model([named(ops.reduce_sum(y, ops.constant(np.array([2])), False), "y")], [x], "fixed_inside")
 
 
+def accumulate():
+    """y and the next state: the sum so far. START and READY add to the answer only."""
+    x, last, start, ready = (parameter(name, [-1, 1]) for name in ("x", "last", "START", "READY"))
+    total = ops.add(x, last)
+    return ov.Model([named(ops.add(ops.add(total, start), ready), "y"), named(total, "next")], [x, last, start, ready], "accumulate")
+
+
+def remember():
+    """The answer is the text before."""
+    ends = []
+    texts = [parameter(name, [-1, 1], ov.Type.string) for name in ("text", "last")]
+    for text, name in zip(texts, ("next", "before")):
+        parts = ops.string_tensor_unpack(text)
+        ends.append(named(ops.string_tensor_pack(parts.output(0), parts.output(1), parts.output(2)), name))
+    return ov.Model(ends, texts, "remember")
+
+
+def ragged():
+    """The sums of lists of any lengths: x has all their elements, ends tells where each list ends."""
+    x, ends = parameter("x", [-1]), parameter("ends", [-1], np.int32)
+    sums = ops.cum_sum(x, ops.constant(np.int64(0)))
+    upto = ops.gather(sums, ops.subtract(ends, ops.constant(np.int32(1))), ops.constant(np.int64(0)))
+    y = ops.reshape(upto, ops.constant(np.array([-1, 1])), False)
+    return ov.Model([named(y, "upto")], [x, ends], "ragged")
+
+
 def with_layouts(model, layout="N..."):
     for node in (*model.get_parameters(), *model.get_results()):
         node.layout = ov.Layout(layout)

@@ -32,6 +32,21 @@ def sides(datatype="FP32", dims=(16,), names=("SUM", "DIFF")):
                    (("input", "A"), ("input", "B"), *(("output", n) for n in names)))
 
 
+CONTROLS = """ control_input [
+  { name: "START" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 100 ] } ] },
+  { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1000 ] } ] } ]
+"""
+
+
+def tensors_of_sums():
+    return repository.tensor("input", "x", "FP32", [1]) + repository.tensor("output", "y", "FP32", [1])
+
+
+def state(datatype, output="next", dims="1"):
+    return (f' state [ {{ input_name: "last" output_name: "{output}" data_type: TYPE_{datatype} dims: [ {dims} ] '
+            f'initial_state: {{ name: "zero" data_type: TYPE_{datatype} dims: [ {dims} ] zero_data: true }} }} ]\n')
+
+
 def write_all(root):
     models.write(root, "add_sub", models.add_sub([-1, 16]), QUEUE)
     models.write(root, "alone", models.add_sub([3, 16]))
@@ -45,6 +60,16 @@ def write_all(root):
     models.write(root, "instances", models.add_sub([-1, 16]), BATCHES + "instance_group [ { count: 3 kind: KIND_CPU } ]\n")
     models.write_onnx(root, "onnx", QUEUE)
     models.write_saved_model(root, "saved_model", QUEUE + sides())
+    lists = ('input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]\n' + repository.tensor("output", "upto", "FP32", [1])
+             + 'batch_input [ { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "ends" data_type: TYPE_INT32 source_input: "x" } ]\n')
+    models.write(root, "ragged", models.ragged(), QUEUE + lists)
+    sequences = "sequence_batching { max_sequence_idle_microseconds: 60000000 "
+    for name, strategy in (("direct", "direct { }"), ("oldest", "oldest { max_candidate_sequences: 4 }")):
+        models.write(root, name, models.accumulate(), "max_batch_size: 4\n" + tensors_of_sums() + sequences + strategy + CONTROLS + state("FP32") + "}\n")
+    shown = tensors_of_sums() + repository.tensor("output", "next", "FP32", [1])
+    models.write(root, "shown", models.accumulate(), "max_batch_size: 4\n" + shown + sequences + CONTROLS + state("FP32") + "}\n")
+    remembers = repository.tensor("input", "text", "BYTES", [1]) + repository.tensor("output", "before", "BYTES", [1])
+    models.write(root, "remember", models.remember(), "max_batch_size: 4\n" + remembers + sequences + state("STRING") + "}\n")
     # Parameters
     models.write(root, "any_batch", models.add_sub([1, 16]), BATCHES)
     models.write(root, "exact", models.add_sub([-1, 16]), "max_batch_size: 4\n", SKIP_OV_DYNAMIC_BATCHSIZE="YES")
@@ -175,6 +200,18 @@ def test_strings(server):
             assert list(answer["same"].reshape(-1)) == list(given)
 
 
+def test_ragged_batches(server):
+    """The sum of a list and of those before it in its batch: of all lists the last one has the sum of all."""
+    assert infer(server, "ragged", x=np.array([[1, 2, 4]], np.float32))["upto"].tolist() == [[7]]
+    requests = [np.full((1, n), 10.0 ** n, np.float32) for n in (1, 3, 2)]
+    for _ in range(20):
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            got = sorted(answer["upto"].item() for answer in pool.map(lambda x: infer(server, "ragged", x=x), requests))
+        if got[-1] == sum(float(r.sum()) for r in requests):
+            return
+    pytest.fail(f"no batch had all three: {got}")
+
+
 def test_one_value(server):
     answer = infer(server, "scalar", x=np.array([2], np.float32))
     np.testing.assert_array_equal(answer["y"], np.array([3], np.float32))
@@ -195,6 +232,55 @@ def test_the_configurations_types_are_converted(server):
     answer = infer(server, "converted", **given)
     np.testing.assert_array_equal(answer["SUM"], given["A"] + given["B"])
     assert answer["DIFF"].dtype == np.int16
+
+
+# ---- States of sequences
+
+
+def step(server, model, sequence, place, outputs=(), **inputs):
+    with tritonclient.http.InferenceServerClient(server.url, network_timeout=60) as client:
+        given = []
+        for name, array in inputs.items():
+            given.append(tritonclient.http.InferInput(name, array.shape, np_to_triton_dtype(array.dtype)))
+            given[-1].set_data_from_numpy(array)
+        result = client.infer(model, given, outputs=[tritonclient.http.InferRequestedOutput(o) for o in outputs] or None, sequence_id=sequence,
+                              sequence_start=place == "first", sequence_end=place == "last")
+        return {o["name"]: result.as_numpy(o["name"]).reshape(-1).tolist() for o in result.get_response()["outputs"]}
+
+
+def places(values):
+    return [("first" if i == 0 else "last" if i == len(values) - 1 else "", value) for i, value in enumerate(values)]
+
+
+def number(value):
+    return np.full((1, 1), value, np.float32)
+
+
+@pytest.mark.parametrize("model", ["direct", "oldest"])
+def test_each_sequence_has_its_own_sum(server, model):
+    """Several at once, so that batches have requests of several sequences."""
+    sequences = {n: [float(10 * n + i) for i in range(5)] for n in range(1, 7)}
+
+    def run(n):
+        return [step(server, model, n, place, x=number(value)) for place, value in places(sequences[n])]
+
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(len(sequences)) as pool:
+            got = dict(zip(sequences, pool.map(run, sequences), strict=True))
+        for n, values in sequences.items():
+            assert got[n] == [{"y": [sum(values[:i + 1]) + 1000 + 100 * (i == 0)]} for i in range(5)], n
+
+
+def test_a_state_may_be_an_output_too(server):
+    assert step(server, "shown", 5, "first", x=number(1)) == {"y": [1101.0], "next": [1.0]}
+    assert step(server, "shown", 5, "", ["y"], x=number(2)) == {"y": [1003.0]}
+    assert step(server, "shown", 5, "last", ["next"], x=number(4)) == {"next": [7.0]}
+
+
+def test_a_state_may_have_strings_of_any_length(server):
+    values = [b"one", b"", b"a longer one than those before", b"end"]
+    got = [step(server, "remember", 9, place, text=texts(value).reshape(1, 1)) for place, value in places(values)]
+    assert [g["before"] for g in got] == [[value] for value in [b"", *values[:-1]]]
 
 
 # ---- Parameters
@@ -277,6 +363,13 @@ REFUSED = {
 }
 
 
+STATES_REFUSED = {
+    "state_output": (state("FP32", output="sum"), "unexpected inference output 'sum', allowed outputs are: next, y"),
+    "state_type": (state("STRING"), "configuration expects datatype TYPE_STRING for input 'last', model provides TYPE_FP32"),
+    "state_dims": (state("FP32", dims="2"), "tensor 'last': the model expects 2 dimensions (shape [-1,1])"),
+}
+
+
 def log_of_failures(root, *flags, env=None):
     with servers.Server(root, flags=["--exit-on-error=false", "--strict-readiness=false", *flags], env=env, ready=False) as running:
         return running.log()
@@ -285,7 +378,11 @@ def log_of_failures(root, *flags, env=None):
 def test_configurations_that_do_not_fit(tmp_path):
     for name, (config, parameters, _) in REFUSED.items():
         models.write(tmp_path, name, models.add_sub([-1, 16]), config, **parameters)
+    for name, (sequences, _) in STATES_REFUSED.items():
+        models.write(tmp_path, name, models.accumulate(), "max_batch_size: 4\n" + tensors_of_sums() + "sequence_batching {" + CONTROLS + sequences + "}\n")
     log = log_of_failures(tmp_path)
+    for name, (_, text) in STATES_REFUSED.items():
+        assert text in log, (name, log)
     for name, (_, _, text) in REFUSED.items():
         assert text in log, (name, log)
     assert log.count("failed to load") >= len(REFUSED), log

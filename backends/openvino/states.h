@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * states - implicit states of sequences: outputs that the server keeps, and hands to the model as
+ * inputs with the next request of the same sequence.
+ */
+#ifndef BACKENDS_OPENVINO_STATES_H
+#define BACKENDS_OPENVINO_STATES_H
+
+#include "common/batch.h"
+#include "openvino/model.h"
+
+/*
+ * states_keep - set the state of each request's sequence to its rows of the output t. A request
+ * whose state cannot be set fails alone.
+ * @shape  of the whole batch; with several requests its first dimension is b->rows
+ * @data   size bytes; elements of strings as they travel
+ * Errors: INVALID_ARG  shape and size do not fit together, or not with the batch
+ */
+TRITONSERVER_Error *states_keep(struct batch *b, const struct tensor *t, const int64_t *shape,
+                                uint32_t rank, const void *data, uint64_t size);
+
+#endif
