@@ -87,7 +87,7 @@ static const char *clean_text(struct encoder *e, const char *text)
 }
 
 /* The text is clean. */
-static void put_text(struct encoder *e, struct otlp_field f, const char *text)
+static void put_clean_text(struct encoder *e, struct otlp_field f, const char *text)
 {
     otlp_put_text(&e->out, f, text, strlen(text));
 }
@@ -156,10 +156,10 @@ static struct otlp_mark begin_span(struct encoder *e, const struct traced *t,
     otlp_put_id(w, of_trace_id, t->span.trace_id, TRACE_ID_BYTES);
     otlp_put_id(w, of_span_id, o->id ? o->id : (const uint8_t *)&fresh, SPAN_ID_BYTES);
     if (t->span.state)
-        put_text(e, of_state, t->span.state); /* trace_parent_add_state() takes ASCII alone */
+        put_clean_text(e, of_state, t->span.state); /* trace_parent_add_state() takes ASCII alone */
     if (o->parent)
         otlp_put_id(w, of_parent, o->parent, SPAN_ID_BYTES);
-    put_text(e, of_name, o->name);
+    put_clean_text(e, of_name, o->name);
     otlp_put_int32(w, of_kind, o->kind ? o->kind : KIND_INTERNAL);
     otlp_put_fixed64(w, of_start, wall_time(e, o->from_ns));
     otlp_put_fixed64(w, of_end, wall_time(e, MAX(o->from_ns, o->to_ns)));
@@ -190,7 +190,7 @@ static void put_operation(struct encoder *e, const struct traced *t)
 static void put_status(struct encoder *e, const char *message)
 {
     struct otlp_mark status = otlp_begin_message(&e->out, of_status, SMALL_LENGTH);
-    put_text(e, of_status_message, clean_text(e, message));
+    put_clean_text(e, of_status_message, clean_text(e, message));
     otlp_put_int32(&e->out, of_status_code, STATUS_ERROR);
     otlp_end(&e->out, status);
 }
@@ -388,7 +388,7 @@ static const uint8_t *find_parent_span(const struct traced *t, const struct trac
     return t->span.root_id;
 }
 
-static void put_identity(struct encoder *e, const struct trace *trace, const char *model_name)
+static void put_model_identity(struct encoder *e, const struct trace *trace, const char *model_name)
 {
     otlp_begin_list(&e->out, of_attributes);
     put_span_text(e, KEY("triton.model_name"), model_name);
@@ -419,7 +419,7 @@ static void add_model_span(struct encoder *e, const struct traced *t, const stru
                                            .from_ns = p->times.of[TRACE_REQUEST_START],
                                            .to_ns = p->times.last_ns,
                                        });
-    put_identity(e, &p->trace, name);
+    put_model_identity(e, &p->trace, name);
     otlp_begin_list(&e->out, of_events);
     put_activity(e, p, TRACE_REQUEST_START);
     put_activity(e, p, TRACE_QUEUE_START);
@@ -543,8 +543,8 @@ static void put_resource(struct encoder *e, const struct otlp_settings *settings
 static void put_scope(struct encoder *e)
 {
     struct otlp_mark scope = otlp_begin_message(&e->out, of_scope, SMALL_LENGTH);
-    put_text(e, of_scope_name, "triton-server");
-    put_text(e, of_scope_version, server_version(NULL));
+    put_clean_text(e, of_scope_name, "triton-server");
+    put_clean_text(e, of_scope_version, server_version(NULL));
     otlp_end(&e->out, scope);
 }
 

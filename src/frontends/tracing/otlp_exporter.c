@@ -73,11 +73,12 @@ static void put_in_ring(struct trace_home *home, struct traced *t)
         is_taken =
             !t->is_refused && !x->is_ending && n_spans <= x->settings->max_queue_size - x->n_spans;
     if (is_taken) {
-        bool was_empty = x->n_spans == 0, was_full = x->n_spans >= x->settings->max_batch_size;
+        bool was_full = x->n_spans >= x->settings->max_batch_size;
         list_push(&x->ring, &t->link);
         x->n_spans += n_spans;
-        if (was_empty || (!was_full && x->n_spans >= x->settings->max_batch_size))
+        if (x->is_idle || (!was_full && x->n_spans >= x->settings->max_batch_size))
             cond_signal(&x->changed);
+        x->is_idle = false;
     }
     mutex_unlock(&x->mu);
     if (is_taken)
@@ -260,23 +261,28 @@ static void export_batch(struct otlp_exporter *x, struct traced **batch, size_t 
         buf_done(&x->body);
 }
 
-/* Waits until a batch is due; false: the thread ends. */
+/*
+ * Waits until a batch is due; false: the thread ends. Where traces come all the time, the first of
+ * a batch wakes nobody: a thread that has found none looks once more when one might be due.
+ */
 static bool await_batch_locked(struct otlp_exporter *x)
 {
     mutex_assert_held(&x->mu);
+    uint64_t delay_ns = x->settings->schedule_delay_ms * NS_PER_MS;
     for (;;) {
         struct list *first = list_empty(&x->ring) ? NULL : x->ring.next;
-        if (!first && x->is_ending)
-            return false;
-        if (!first) {
+        if (x->is_ending || x->n_spans >= x->settings->max_batch_size)
+            return first != NULL;
+        if (x->is_idle) {
             cond_wait(&x->changed, &x->mu);
             continue;
         }
-        uint64_t due_ns = LIST_ENTRY(first, struct traced, link)->span.ended_ns +
-                          x->settings->schedule_delay_ms * NS_PER_MS;
-        bool is_enough = x->n_spans >= x->settings->max_batch_size;
-        if (is_enough || x->is_ending || !cond_wait_until(&x->changed, &x->mu, due_ns))
+        uint64_t from_ns =
+            first ? LIST_ENTRY(first, struct traced, link)->span.ended_ns : monotonic_ns();
+        bool is_due = !cond_wait_until(&x->changed, &x->mu, from_ns + delay_ns);
+        if (is_due && first)
             return true;
+        x->is_idle = is_due && list_empty(&x->ring);
     }
 }
 

@@ -51,6 +51,7 @@ struct otlp_exporter {
     /* Under mu. */
     struct list ring; /* of struct traced */
     uint32_t n_spans; /* of the traces in the ring */
+    bool is_idle;     /* the ring is empty, and the next trace wakes the thread */
     bool is_ending;
     uint64_t stop_ns; /* with is_ending: the thread ends by then */
 
