@@ -145,9 +145,8 @@ static uint64_t rotate_bits(uint64_t x, int by)
     return (x << by) | (x >> (64 - by));
 }
 
-static void seed_random(void)
+static void seed_random(uint64_t *s)
 {
-    uint64_t *s = random_state;
     if (getrandom(s, sizeof(random_state), GRND_NONBLOCK) == sizeof(random_state) && s[0])
         return;
     /* The system has no entropy yet: ids differ by time and thread. */
@@ -157,12 +156,18 @@ static void seed_random(void)
     s[3] = 0x9e3779b97f4a7c15;
 }
 
-/* xoshiro256**, by Blackman and Vigna. */
-static uint64_t next_id_bits(void)
+/* The thread's state. It is found once for several ids, since that takes longer than an id. */
+static uint64_t *find_random_state(void)
 {
     uint64_t *s = random_state;
     if (UNLIKELY(!(s[0] | s[1] | s[2] | s[3])))
-        seed_random();
+        seed_random(s);
+    return s;
+}
+
+/* xoshiro256**, by Blackman and Vigna. */
+static uint64_t next_id_bits(uint64_t *s)
+{
     uint64_t result = rotate_bits(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
     s[3] ^= s[1];
@@ -173,19 +178,25 @@ static uint64_t next_id_bits(void)
     return result;
 }
 
-void span_id_new(uint8_t id[SPAN_ID_BYTES])
+static void make_id(uint64_t *s, uint8_t id[SPAN_ID_BYTES])
 {
     uint64_t random;
     do {
-        random = next_id_bits();
+        random = next_id_bits(s);
     } while (random == 0);
     memcpy(id, &random, SPAN_ID_BYTES);
 }
 
+void span_id_new(uint8_t id[SPAN_ID_BYTES])
+{
+    make_id(find_random_state(), id);
+}
+
 void trace_id_new(uint8_t id[TRACE_ID_BYTES])
 {
-    span_id_new(id);
-    span_id_new(id + SPAN_ID_BYTES);
+    uint64_t *s = find_random_state();
+    make_id(s, id);
+    make_id(s, id + SPAN_ID_BYTES);
 }
 
 /* ---- The context of backends ---------------------------------------------------------------- */
