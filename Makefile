@@ -94,7 +94,7 @@ check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, lic
 	@tools/check
 
 bench: ## measure against nginx, yyjson and the genuine Triton, method in bench/README.md (BENCH=--quick, BENCH='ROW…')
-	@$(DEPS) -q run test forests openvino bench reference
+	@$(DEPS) -q run test forests openvino torch bench reference
 	@PRESET=$(PRESET) bench/run $(BENCH)
 
 fuzz: ## search with each fuzz target for SECONDS=10 (T=fuzz/json narrows)

@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, torch, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -288,6 +288,7 @@ ROWS = {
     "ort": ort.ort,
     "forest": forest.forest,
     "openvino": openvino.openvino,
+    "torch": torch.torch,
     "memory": memory,
     "metrics": metrics.metrics,
     "mallocs": mallocs,

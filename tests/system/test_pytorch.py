@@ -298,6 +298,27 @@ def test_instances_share_weights(tmp_path):
     assert 40 << 10 < sizes[1] - sizes[0] < 60 << 10, sizes
 
 
+def test_instances_that_share_weights_run_at_the_same_time(tmp_path):
+    """Requests of many sizes on four instances, each answered with its own product."""
+    weight = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    torch_models.write_model(tmp_path, "m", """
+def forward(self, x):
+    y = torch.matmul(x, self.weight)
+    if x.size(0) > 3:
+        y = y + 1
+    return y
+""", *ins(("x", "FP32", [64])), *outs(("y", "FP32", [64])), weights={"weight": [64, 64]},
+                             more="max_batch_size: 8\ninstance_group [ { count: 4 kind: KIND_CPU } ]\n")
+
+    def request(i):
+        x = np.random.default_rng(i).integers(0, 3, (1 + i % 8, 64)).astype(np.float32)
+        y = ask(running.url, "m", x=x).as_numpy("y")
+        return np.array_equal(y, x @ weight + (len(x) > 3))
+
+    with servers.Server(tmp_path) as running, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(request, range(400)))
+
+
 def test_implicit_state(tmp_path):
     """The sum of a sequence: the output of one request is an input of the next."""
     state = """

@@ -14,6 +14,7 @@
 #include <torch/version.h>
 
 #include <cstring>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -332,8 +333,8 @@ std::vector<IValue> make_arguments(const Model &m, const shim_tensor *inputs, si
 struct Result : shim_result {
     std::vector<shim_tensor> list;
     std::vector<at::Tensor> tensors;
-    std::vector<std::string> texts; /* names, and lists of strings */
-    std::vector<int64_t> lengths;
+    std::list<std::string> texts; /* names, and lists of strings; usually none */
+    std::list<int64_t> lengths;
 };
 
 void put_strings(Result &r, shim_tensor &out, const c10::List<IValue> &list)
@@ -367,7 +368,11 @@ void put_tensor(Result &r, shim_tensor &out, const at::Tensor &tensor)
                                                      : at::toString(tensor.scalar_type());
         return;
     }
-    r.tensors.push_back(tensor.to(at::kCPU).contiguous().resolve_conj().resolve_neg());
+    /* Each of these calls would cost as much as a small script, also where it has nothing to do. */
+    if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg())
+        r.tensors.push_back(tensor);
+    else
+        r.tensors.push_back(tensor.to(at::kCPU).contiguous().resolve_neg());
     const at::Tensor &t = r.tensors.back();
     out.type = server_type(t.scalar_type());
     out.rank = (uint32_t)t.dim();
@@ -398,8 +403,6 @@ void put_outputs(Result &r, const IValue &value)
                                        : 1;
 
     /* What the list points to does not move. */
-    r.texts.reserve(2 * n);
-    r.lengths.reserve(n);
     r.tensors.reserve(n);
     r.list.reserve(n);
     r.named = value.isGenericDict() &&
