@@ -306,3 +306,33 @@ def test_a_busy_instance_ends_when_it_has_answered(tmp_path):
         await_names(server, ["new_0"])
         assert counted(server) >= 3
         assert "finalized model" not in server.log()
+
+
+@pytest.mark.conch_only("the genuine Triton's load waits for the execution")
+@pytest.mark.parametrize("end", ["unload", "reload", "stop"])
+def test_a_model_ends_after_instances_that_leave_it(end, tmp_path):
+    hold = tmp_path / "hold"
+    root = tmp_path / "models"
+    root.mkdir()
+    model = Witness(root, '{ name: "old" kind: KIND_CPU }', hold=hold)
+    with start("conch", root) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        hold.touch()
+        asked = pool.submit(ask, server)
+        servers.wait_for((tmp_path / "hold.reached.old_0").exists, 60, "the old instance executes")
+        model.load(server, '{ name: "new" kind: KIND_MODEL }', hold=hold)
+        if end == "unload":
+            assert command(server, "unload", "m") == (200, "")
+            assert pipelines.index(server)["m", "1"][0] == "UNLOADING"
+        elif end == "reload":
+            model.load(server, '{ name: "new" kind: KIND_MODEL }', hold=hold, other="x")
+        else:
+            server.signal(servers.signal.SIGTERM)
+            server.wait_log(": Found 1 HTTP service connections")
+        assert "finalized" not in server.log()
+        hold.unlink()
+        assert asked.result()["executed"]["by"] == "old_0"
+        if end == "stop":
+            assert server.wait() == 0
+        server.wait_log("finalized model m")
+        assert server.log().index("finalized instance old_0") < server.log().index("finalized model m")
+        assert server.log().index("finalized instance new_0") < server.log().index("finalized model m")
