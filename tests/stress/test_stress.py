@@ -16,24 +16,22 @@ CONCH_STRESS_SEED=n     the same choices again, though not the same times; other
 
 import os
 import random
-import re
 import ssl
 import threading
 import time
-import urllib.request
 
 import pytest
 
 import clients
 import platform_clients
 import server as servers
+import spans
 from certificates import Authority
 from otlp_collector import Collector
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
 CLIENTS = 12
 KINDS = [*clients.KINDS, *[clients.by_regions] * 2, *platform_clients.KINDS]
-WITHIN_S = 120
 
 
 def flags(folder):
@@ -58,7 +56,7 @@ def served(folder, with_tls, collector):
     certificate, key = root.issue("server")
     tls = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
     traces = [*collector.flags(rate=2), "--allow-metrics=true", "--metrics-port=0"]
-    env = {**platform_clients.environment(), "OTEL_BSP_EXPORT_TIMEOUT": "1000"}
+    env = {**platform_clients.environment(), **spans.ENVIRONMENT}
     return (servers.Server(models, flags=[*flags(folder), *tls, *traces], ready=None, env=env),
             ssl.create_default_context(cafile=root.certificate))
 
@@ -85,37 +83,6 @@ def let_it_run(run, seconds):
     servers.wait_for(enough, seconds + 120, "all models and endpoints have been asked")
 
 
-def assert_spans_are_whole(spans):
-    """The spans of a trace come together, once, and each lies below another one of its trace."""
-    by_id = {span.id: span for span in spans}
-    assert len(by_id) == len(spans), "a span came twice"
-    for span in spans:
-        above = by_id.get(span.parent)
-        assert span.start_ns <= span.end_ns and bool(span.parent) == (span.name != "InferRequest"), span
-        assert not span.parent or (above and above.trace_id == span.trace_id), span
-
-
-def read_span_counts(server):
-    """Spans by what has become of them: "sent", or the reason for which they were dropped."""
-    port = re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1]
-    with urllib.request.urlopen(f"http://{server.address}:{port}/metrics", timeout=60) as page:
-        lines = re.findall(r'^conch_spans_(?:sent|dropped\{reason="(\w+)"\}) (\d+)$', page.read().decode(), re.MULTILINE)
-    return {reason or "sent": int(n) for reason, n in lines}
-
-
-def assert_spans_are_counted(server, collector):
-    """Those that the collector has taken and rejected are what the server has counted."""
-    def agree():
-        counts = read_span_counts(server)
-        return (counts["sent"], counts["rejected"]) == (collector.n_taken, collector.n_rejected)
-
-    servers.wait_for(agree, WITHIN_S, "what the collector has taken is counted")
-    counts = read_span_counts(server)
-    print(f"spans: {counts}")
-    assert collector.spans and counts["memory"] == 0
-    assert_spans_are_whole(collector.spans)
-
-
 @pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton answers only the first of several requests")
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 def test_each_request_has_one_right_answer(tmp_path, with_tls):
@@ -136,7 +103,7 @@ def test_each_request_has_one_right_answer(tmp_path, with_tls):
         assert not run.failures, "\n".join(run.failures)
         clients.assert_all_is_counted(run)
         if with_tls:
-            assert_spans_are_counted(server, collector)
+            spans.assert_counted(server, collector)
         print(f"answered: {dict(run.answered)}, left: {dict(run.left)}, reached: {dict(run.reached)}, loads: {dict(run.loads)}")
 
         run = clients.Run(server, f"{seed} end", tmp_path / "models")

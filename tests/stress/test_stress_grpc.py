@@ -4,7 +4,7 @@ half-closed early, with their connection. Some ask ensembles, whose steps are de
 
 Each answer that comes is right: values, their order in a stream, the sums of a sequence, and the number of a decoupled model's responses. At the
 end each call that a client has had answered is counted, and none twice: accepted = answered + cancelled. Nothing is
-left: no pending request, no memory of connections, and all models unload.
+left: no pending request, no memory of connections, and all models unload. With TLS some calls become spans for a collector that refuses and lies.
 
 CONCH_STRESS_SECONDS=n  how long (`make stress SECONDS=n`), half of it with TLS; 5
 CONCH_STRESS_SEED=n     the same choices again, though not the same times; otherwise random, and printed
@@ -30,7 +30,9 @@ import clients
 import pipelines
 import repository
 import server as servers
+import spans
 from certificates import Authority
+from otlp_collector import Collector
 from wire import ask
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
@@ -382,7 +384,10 @@ def test_calls_that_end_in_every_way_leave_nothing(tmp_path, with_tls):
     flags = [f"--grpc-infer-thread-count={LOOPS}", "--allow-metrics=true", "--metrics-port=0", "--model-control-mode=explicit", "--load-model=*",
              *clients.cache_flags()]
     more, credentials = tls(tmp_path) if with_tls else ([], None)
-    with servers.Server(write_models(tmp_path / "models"), flags=[*flags, *more], grpc=True) as server:
+    collector = Collector(whims=random.Random(seed))
+    if with_tls:
+        more += collector.flags(rate=5)
+    with collector, servers.Server(write_models(tmp_path / "models"), flags=[*flags, *more], grpc=True, env=spans.ENVIRONMENT) as server:
         server.wait_log("Started Metrics Service at")
         port = re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1]
         run = Run(server, seed, credentials)
@@ -402,6 +407,8 @@ def test_calls_that_end_in_every_way_leave_nothing(tmp_path, with_tls):
         servers.wait_for(lambda: metric(server, port, "conch_connection_memory_used_bytes") <= LOOPS * AT_REST_BYTES, 60,
                          "the connections' memory is given back")
         assert_all_is_counted(run)
+        if with_tls:
+            spans.assert_counted(server, collector)
         clients.assert_cache_is_counted(server, "steady_cached", run.answered["steady_cached"])
         ensembles = [f"{kind}_{name}" for kind in ["steady", "fickle"] for name in [*GENERATORS, *reversed(SUMS)]]
         for model in [*ensembles, *STEADY, *FICKLE, *PARTS]:
