@@ -150,6 +150,29 @@ def test_a_model_without_the_field_is_executed_each_time(cached):
     assert grown(before, counts(cached, "plain"))["executions"] == 3
 
 
+def test_a_response_whose_final_flag_comes_alone_is_kept(cached, tmp_path, models):
+    """The backend sends (f) a response by a factory (n, d), and the flag after it (.)."""
+    repository.write_model(models, "s", 'name: "s"\nbackend: "script"\nmax_batch_size: 8\n' + repository.tensor("input", "IN", "INT32", [1])
+                           + repository.tensor("output", "OUT", "INT32", [1]) + "instance_group [ { kind: KIND_CPU } ]\n" + CACHED)
+    caches, env = directory(cached.cache, cached.which, tmp_path / "caches")
+
+    def is_found(server):
+        asked = {"inputs": [given("IN", "INT32", [1, 1], [7])], "parameters": {"do": "nf.dx"}}
+        hits = counts(server, "s")["cache_hit"]
+        assert infer(server, "s", asked).json()["outputs"][0]["data"] == [7000]
+        return counts(server, "s")["cache_hit"] > hits
+    with make(cached.which, models, caches, LOCAL, f"--backend-directory={servers.BUILD / 'tests/backends'}", env=env) as server:
+        wait_for(lambda: is_found(server), 10, "a hit")
+        if cached.which == "triton":
+            return  # it keeps the first of several, too
+        before = counts(server, "s")
+        for do in ("nff.dx", "nfldx"):
+            for _ in range(2):
+                asked = {"inputs": [given("IN", "INT32", [1, 1], [7])], "parameters": {"do": do}}
+                assert infer(server, "s", asked).json() == {"error": "expected a single response, got 2"}
+        assert grown(before, counts(server, "s"))["executions"] == 4
+
+
 def test_metrics_have_the_cache(cached):
     identity(cached, [9.0])
     until_kept(cached, [9.0], "m", "INPUT0")

@@ -21,5 +21,7 @@ void cache_attach(struct model *m, struct cache *c)
     m->cached->cache = c;
     m->cached->load = cache_key_of_load(m);
     m->cached->keep = cache_keep;
+    m->cached->hold = cache_hold;
+    m->cached->keep_held = cache_keep_held;
     m->cached->cancel = posted_look_up_cancel;
 }

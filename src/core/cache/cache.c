@@ -216,8 +216,8 @@ static void run_keeping(struct control_job *job)
     mem_free(k);
 }
 
-/* When there is no room for it, the response is not kept. */
-static void post_keeping(struct cache *c, const struct response *resp, size_t n)
+/* When there is no room for it, the response is not kept: NULL. */
+static struct keeping *make_keeping(struct cache *c, struct cache_key key, size_t n)
 {
     size_t before = atomic_fetch_add_explicit(&c->keeping_bytes, n, memory_order_relaxed);
     struct keeping *k =
@@ -225,12 +225,20 @@ static void post_keeping(struct cache *c, const struct response *resp, size_t n)
     if (!k) {
         atomic_fetch_sub_explicit(&c->keeping_bytes, n, memory_order_relaxed);
         log_verbose(1, "cache '%s' is slow: a response of %zu bytes is not kept", c->name, n);
-        return;
+        return NULL;
     }
     k->job = (struct control_job){.run = run_keeping};
     k->cache = c;
-    k->key = resp->request->cache.key;
+    k->key = key;
     k->size_bytes = n;
+    return k;
+}
+
+static void post_keeping(struct cache *c, const struct response *resp, size_t n)
+{
+    struct keeping *k = make_keeping(c, resp->request->cache.key, n);
+    if (!k)
+        return;
     response_image_write(resp, k->image, n);
     helpers_post(&c->threads, &k->job);
 }
@@ -266,4 +274,44 @@ void cache_keep(const struct response *resp)
     uint64_t from_ns = clock_now_ns(m->clock);
     if (keep_here(m->cached->cache, resp, n))
         model_count_cache_miss(m, r->cache.look_up_ns, clock_now_ns(m->clock) - from_ns);
+}
+
+/* ---- Insert, when the final flag comes ------------------------------------------------------- */
+
+/* A block of the request's pool. */
+struct held_response {
+    size_t size_bytes;
+    _Alignas(64) char image[];
+};
+
+struct held_response *cache_hold(const struct response *resp)
+{
+    const struct request *r = resp->request;
+    size_t n = response_image_bytes(resp);
+    struct held_response *h = n > 0 ? pool_alloc(r->pool, sizeof(*h) + n, r->model->owner) : NULL;
+    if (!h)
+        return NULL;
+    h->size_bytes = n;
+    response_image_write(resp, h->image, n);
+    return h;
+}
+
+void cache_keep_held(const struct request *r, struct held_response *h)
+{
+    struct model *m = r->model;
+    struct cache *c = m->cached->cache;
+    uint64_t from_ns = clock_now_ns(m->clock);
+    bool is_new = true;
+    if (c->never_waits) {
+        is_new = insert_image(c, r->cache.key, h->image, h->size_bytes);
+    } else {
+        struct keeping *k = make_keeping(c, r->cache.key, h->size_bytes);
+        if (k) {
+            memcpy(k->image, h->image, h->size_bytes);
+            helpers_post(&c->threads, &k->job);
+        }
+    }
+    if (is_new)
+        model_count_cache_miss(m, r->cache.look_up_ns, clock_now_ns(m->clock) - from_ns);
+    pool_release(h);
 }

@@ -80,8 +80,10 @@ NODISCARD struct status *cache_open(const struct server_options *options, struct
  * NULL is fine. */
 void cache_close(struct cache *c);
 
-/* cache_keep - model_cache.keep: see there. */
+/* cache_keep, cache_hold, cache_keep_held - keep, hold, keep_held of model_cache: see there. */
 void cache_keep(const struct response *resp);
+struct held_response *cache_hold(const struct response *resp);
+void cache_keep_held(const struct request *r, struct held_response *h);
 
 /*
  * cache_look_up - asks for the response to the request. NULL: there is none, or the cache has

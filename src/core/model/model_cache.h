@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct cache;
+struct held_response;
 struct request;
 struct response;
 
@@ -26,6 +27,13 @@ struct model_cache {
      * be kept. Thread: the one that sends the response, before its maker gets it; without locks.
      */
     void (*keep)(const struct response *resp);
+    /*
+     * The same for a response whose final flag comes alone: hold() copies it into a block of the
+     * request's pool, NULL if it cannot be kept; keep_held() keeps and frees the copy, before the
+     * maker gets the flag.
+     */
+    struct held_response *(*hold)(const struct response *resp);
+    void (*keep_held)(const struct request *r, struct held_response *held);
     /*
      * Has a request answered that waits for its look-up (request.cache.posted), unless the look-up
      * ends first. Thread: any, also with locks held that the answer takes: a helper answers.

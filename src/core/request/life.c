@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/pool.h"
 #include "base/status.h"
 #include "core/model/model.h"
 #include "core/model/model_priv.h"
@@ -51,6 +52,8 @@ void request_begin(struct request *r)
     atomic_store_explicit(&r->life.n_reported, 0, memory_order_relaxed);
     r->order.in = NULL;
     atomic_store_explicit(&r->cache.missed, false, memory_order_relaxed);
+    atomic_store_explicit(&r->cache.has_response, false, memory_order_relaxed);
+    atomic_store_explicit(&r->cache.held, NULL, memory_order_relaxed);
     atomic_store_explicit(&r->cache.posted, NULL, memory_order_relaxed);
     atomic_store_explicit(&r->life.stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->life.refs, 1, memory_order_relaxed);
@@ -134,6 +137,17 @@ static void send_error(struct request *r, struct status *error)
     respond_in_order(r, resp, RESPONSE_FINAL);
 }
 
+/* Acquire: pairs with the release of the thread that holds it. */
+static struct held_response *take_held_response(struct request *r)
+{
+    return atomic_exchange_explicit(&r->cache.held, NULL, memory_order_acquire);
+}
+
+static void drop_held_response(struct request *r)
+{
+    pool_release(take_held_response(r));
+}
+
 void request_sender_done(struct request *r)
 {
     /* seq_cst: pairs with on_kept() of watch.c. */
@@ -151,6 +165,8 @@ void request_sender_done(struct request *r)
     }
     if (UNLIKELY(atomic_load(&r->life.late)))
         r->model->scheduler_ops->on_late_end(r);
+    if (UNLIKELY(atomic_load_explicit(&r->cache.held, memory_order_acquire) != NULL))
+        drop_held_response(r);
     atomic_store_explicit(&r->life.taken_by, NULL, memory_order_relaxed);
     trace_end(r);
     model_request_ended(r->model);
@@ -181,6 +197,15 @@ too_late:
                       request_log_name(r), r->model->name);
 }
 
+/* The response that came before is the only one. */
+static void keep_held_response(struct request *r)
+{
+    struct held_response *held = take_held_response(r);
+    mutex_assert_none_held();
+    if (held)
+        r->model->cached->keep_held(r, held);
+}
+
 /* A backend that had no memory for a response, or for an error that says so, can only send flags.
  * Its client gets the error, instead of fewer responses than there should be. */
 struct status *request_send_flags(struct request *r, uint32_t flags)
@@ -191,6 +216,9 @@ struct status *request_send_flags(struct request *r, uint32_t flags)
         send_error(r, status_no_memory());
         return NULL;
     }
+    if (UNLIKELY((flags & RESPONSE_FINAL) &&
+                 atomic_load_explicit(&r->cache.missed, memory_order_relaxed)))
+        keep_held_response(r);
     return request_send(r, NULL, flags);
 }
 
@@ -317,15 +345,22 @@ void response_free(struct response *resp)
     request_unref(r);
 }
 
-/* A request of several responses has none that could stand for it. */
+/* A request of several responses has none that could stand for it. Source: reference/behaviours
+ * §17.10 */
 static void keep_in_cache(const struct response *resp, uint32_t flags)
 {
     struct request *r = resp->request;
+    bool is_first = !atomic_exchange_explicit(&r->cache.has_response, true, memory_order_relaxed);
     mutex_assert_none_held();
-    if (!(flags & RESPONSE_FINAL))
+    if (!is_first || resp->error) {
         atomic_store_explicit(&r->cache.missed, false, memory_order_relaxed);
-    else if (!resp->error)
+        drop_held_response(r);
+    } else if (flags & RESPONSE_FINAL) {
         r->model->cached->keep(resp);
+    } else {
+        /* Release: the thread that sends the final flag may be another one. */
+        atomic_store_explicit(&r->cache.held, r->model->cached->hold(resp), memory_order_release);
+    }
 }
 
 struct status *response_send(struct response *resp, uint32_t flags, struct status *error)

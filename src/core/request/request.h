@@ -38,6 +38,7 @@ struct model;
 struct response_order;
 struct output;
 struct pool;
+struct held_response;
 struct posted_look_up;
 struct queue_level;
 struct request;
@@ -219,8 +220,12 @@ struct admitted_part {
 /* Of a request of a model that has a response cache (core/cache/cache.h). */
 struct cache_part {
     /* The cache does not have its response, which is to be kept. Set before the scheduler has the
-     * request; false once it has had a response that is not its final one. */
+     * request; false once it has had several responses, of which none could stand for it. */
     atomic_bool missed;
+    atomic_bool has_response; /* … one; only while `missed` */
+    /* A copy of its only response, which waits for the final flag; whoever exchanges it by NULL
+     * frees it. */
+    _Atomic(struct held_response *) held;
     /* A thread of the cache looks it up; changed under cache.mu. NULL: none does. */
     _Atomic(struct posted_look_up *) posted;
     /* Constant once a scheduler has it. */

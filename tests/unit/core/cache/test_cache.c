@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The response cache, with the library `local` and with `odd`, which breaks rules
- * (tests/caches/odd). The backend answers OUT = IN, and counts; one element of -1 is an error.
+ * (tests/caches/odd). The backend answers OUT = IN, and counts; one element of -1 is an error. One
+ * of LATE_FINAL has its final flag alone, one of NO_FINAL has none.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -33,6 +34,8 @@ static const char config[] =
     "output { name: \"OUT\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
     "output { name: \"TEXT\" data_type: TYPE_STRING dims: [ 1 ] }\n"
     "response_cache { enable: true } instance_group { kind: KIND_CPU }\n";
+
+enum { LATE_FINAL = -2, NO_FINAL = -3 };
 
 static atomic_int n_executed;
 static atomic_bool is_held; /* executions wait */
@@ -83,9 +86,13 @@ static struct status *execute(struct instance *instance, struct request **reques
         struct status *st = response_new(r, &resp);
         if (!st)
             st = fill(resp, in);
-        if (!st && in->size_bytes == 4 && *(const int32_t *)in->buffers[0].base == -1)
+        int32_t value = in->size_bytes == 4 ? *(const int32_t *)in->buffers[0].base : 0;
+        if (!st && value == -1)
             st = status_new(STATUS_INTERNAL, "minus one");
-        status_free(response_send(resp, RESPONSE_FINAL, st));
+        bool is_final = value != LATE_FINAL && value != NO_FINAL;
+        status_free(response_send(resp, is_final ? RESPONSE_FINAL : 0, st));
+        if (value == LATE_FINAL)
+            status_free(request_send_flags(r, RESPONSE_FINAL));
         assert_null(request_release(r));
     }
     return NULL;
@@ -216,6 +223,37 @@ static void test_an_error_is_not_kept(void **state)
     assert_int_equal(executed_by(&x, (const int32_t[]){-1}, 1), 1);
     assert_int_equal(executed_by(&x, (const int32_t[]){-1}, 1), 1);
     unmake(&x);
+}
+
+/* How many executions two equal requests cause. */
+static int executed_by_two(struct fixture *x, int32_t value)
+{
+    int before = atomic_load(&n_executed);
+    for (int i = 0; i < 2; i++) {
+        struct asked a;
+        ask(&a, x, &value, 1, true);
+        submit(&a, x);
+        fake_request_wait(&a.fr);
+        assert_int_equal(a.fr.n_final, 1);
+        fake_request_end(&a.fr);
+    }
+    return atomic_load(&n_executed) - before;
+}
+
+static void test_a_response_waits_for_its_final_flag_to_be_kept(void **state)
+{
+    static const char *const libraries[] = {"local", "odd"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(libraries); i++) {
+        struct fixture x;
+        make(&x, "", libraries[i], i == 0 ? "{\"size\":\"1048576\"}" : "{}");
+        assert_int_equal(executed_by_two(&x, NO_FINAL), 2);
+        if (i == 0)
+            assert_int_equal(executed_by_two(&x, LATE_FINAL), 1);
+        else
+            executed_by_two(&x, LATE_FINAL); /* a thread keeps it, sooner or later */
+        unmake(&x);
+    }
 }
 
 static struct cache_key key_of(struct fixture *x, int64_t rows, int64_t columns, const char *output,
@@ -571,6 +609,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_second_of_two_equal_requests_executes_nothing),
         cmocka_unit_test(test_an_error_is_not_kept),
+        cmocka_unit_test(test_a_response_waits_for_its_final_flag_to_be_kept),
         cmocka_unit_test(test_the_key_has_all_that_the_response_depends_on),
         cmocka_unit_test(test_loads_with_an_id_share_their_responses),
         cmocka_unit_test(test_a_key_has_32_digits),
