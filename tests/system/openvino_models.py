@@ -90,9 +90,9 @@ def ragged():
     """The sums of lists of any lengths: x has all their elements, ends tells where each list ends."""
     x, ends = parameter("x", [-1]), parameter("ends", [-1], np.int32)
     sums = ops.cum_sum(x, ops.constant(np.int64(0)))
-    upto = ops.gather(sums, ops.subtract(ends, ops.constant(np.int32(1))), ops.constant(np.int64(0)))
-    y = ops.reshape(upto, ops.constant(np.array([-1, 1])), False)
-    return ov.Model([named(y, "upto")], [x, ends], "ragged")
+    so_far = ops.gather(sums, ops.subtract(ends, ops.constant(np.int32(1))), ops.constant(np.int64(0)))
+    y = ops.reshape(so_far, ops.constant(np.array([-1, 1])), False)
+    return ov.Model([named(y, "so_far")], [x, ends], "ragged")
 
 
 def with_layouts(model, layout="N..."):

@@ -60,7 +60,7 @@ def write_all(root):
     models.write(root, "instances", models.add_sub([-1, 16]), BATCHES + "instance_group [ { count: 3 kind: KIND_CPU } ]\n")
     models.write_onnx(root, "onnx", QUEUE)
     models.write_saved_model(root, "saved_model", QUEUE + sides())
-    lists = ('input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]\n' + repository.tensor("output", "upto", "FP32", [1])
+    lists = ('input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]\n' + repository.tensor("output", "so_far", "FP32", [1])
              + 'batch_input [ { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "ends" data_type: TYPE_INT32 source_input: "x" } ]\n')
     models.write(root, "ragged", models.ragged(), QUEUE + lists)
     sequences = "sequence_batching { max_sequence_idle_microseconds: 60000000 "
@@ -202,11 +202,11 @@ def test_strings(server):
 
 def test_ragged_batches(server):
     """The sum of a list and of those before it in its batch: of all lists the last one has the sum of all."""
-    assert infer(server, "ragged", x=np.array([[1, 2, 4]], np.float32))["upto"].tolist() == [[7]]
+    assert infer(server, "ragged", x=np.array([[1, 2, 4]], np.float32))["so_far"].tolist() == [[7]]
     requests = [np.full((1, n), 10.0 ** n, np.float32) for n in (1, 3, 2)]
     for _ in range(20):
         with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
-            got = sorted(answer["upto"].item() for answer in pool.map(lambda x: infer(server, "ragged", x=x), requests))
+            got = sorted(answer["so_far"].item() for answer in pool.map(lambda x: infer(server, "ragged", x=x), requests))
         if got[-1] == sum(float(r.sum()) for r in requests):
             return
     pytest.fail(f"no batch had all three: {got}")
