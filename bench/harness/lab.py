@@ -110,6 +110,13 @@ class Lab:
         return self.once(name + ("-counted" if counted else ""), lambda log, cpu: servers.conch(
             self.build, self._repository("conch"), log, cpu, flags, env, **more))
 
+    def conch_cached(self):
+        folder = self._repository("cached", models=False)
+        if not list(folder.iterdir()):
+            repository.write_cached(folder)
+        flags = ["--cache-config=local,size=67108864", f"--cache-directory={self.build / 'caches'}"]
+        return self.once("conch-cached", lambda log, cpu: servers.conch(self.build, folder, log, cpu, flags))
+
     def conch_regions(self):
         """With gRPC, too."""
         return self._conch_grpc("conch-regions", ["--allow-client-shm=true"])

@@ -56,6 +56,18 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
 """
 
 
+# Each model with and without the response cache.
+CACHED = {"small": [requests.SMALL_SHAPE], "image": [requests.IMAGE_SHAPE]}
+
+
+def write_cached(folder):
+    for name, tensors in CACHED.items():
+        for kind, more in (("", ""), ("_cached", "response_cache { enable: true }\n")):
+            model = Path(folder) / (name + kind)
+            (model / "1").mkdir(parents=True)
+            (model / "config.pbtxt").write_text(_config(name + kind, tensors, more))
+
+
 def write(folder, backend=None):
     """Writes the repository. `backend`, a library, is put beside each model: there the genuine Triton finds it without a
     change of its own backend directory.

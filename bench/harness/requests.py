@@ -166,10 +166,10 @@ CLASSES_SHAPE = [1000]
 IMAGE_SHAPE = [1, 3, 224, 224]
 
 
-def small():
+def small(model="small"):
     """64 bytes in, 64 bytes out."""
     values = floats(16)
-    return binary("64 B, binary", "small", {"INPUT0": (SMALL_SHAPE, values)}, ["OUTPUT0"], values)
+    return binary("64 B, binary", model, {"INPUT0": (SMALL_SHAPE, values)}, ["OUTPUT0"], values)
 
 
 def batched(model):
@@ -178,10 +178,10 @@ def batched(model):
     return binary(f"64 B to {model}", model, {"INPUT0": ([1, *SMALL_SHAPE], values)}, ["OUTPUT0"], values)
 
 
-def image():
+def image(model="image"):
     """602 112 bytes in and out."""
     values = floats(math.prod(IMAGE_SHAPE))
-    return binary("602 kB, binary", "image", {"INPUT0": (IMAGE_SHAPE, values)}, ["OUTPUT0"], values)
+    return binary("602 kB, binary", model, {"INPUT0": (IMAGE_SHAPE, values)}, ["OUTPUT0"], values)
 
 
 def image_json():

@@ -72,6 +72,22 @@ def _against_triton(lab, request, goal, seconds=0.0):
                   "both lower"], rows)
 
 
+# Of a hash; XXH3 is to have 10 GB/s.
+HASH_GB_PER_S = 10
+
+
+def cache_http(lab):
+    """hits of the response cache over HTTP, against the same model without it, in the same server: 64 bytes, and 602 kB"""
+    conch, rows = lab.conch_cached(), []
+    for request, name, n, size_bytes in ((requests.small, "small", 16, 0), (requests.image, "image", 8, 602112)):
+        a, b = Cell(conch, request(f"{name}_cached"), n), Cell(conch, request(), n)
+        lab.bench.turns([a, b])
+        added = statistics.median(x["cpu_us"] - y["cpu_us"] for x, y in zip(a.samples, b.samples))
+        goal = 0.5 + size_bytes / HASH_GB_PER_S / 1e3
+        rows.append([request().name, n, cpu(a), cpu(b), f"{added:.2f}", f"≤ {goal:.1f}", met(added <= goal)])
+    return table(["what", "connections", "hit CPU µs", "executed CPU µs", "added µs", "goal", "met"], rows)
+
+
 def triton_small(lab):
     """identity of 64 bytes, binary, the same backend in the genuine Triton"""
     return _against_triton(lab, requests.small(), 4)
@@ -296,6 +312,7 @@ ROWS = {
     "embed": embed.embed,
     "limiter": embed.limiter,
     "cache": embed.cache,
+    "cache_http": cache_http,
     "decoupled": embed.decoupled,
     "ensemble": ensemble.ensemble,
     "cores": embed.cores,
