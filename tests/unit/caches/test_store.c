@@ -216,6 +216,110 @@ static void test_the_times_of_calls_add_up(void **state)
     store_free(s);
 }
 
+/* ---- Every schedule ----------------------------------------------------------------------------
+ */
+
+enum { ACTORS = 3, STEPS = 3 };
+
+/* A request: it looks its key up, makes room when it has not found it, and adds its response. */
+struct actor {
+    unsigned int number;
+    int step;
+    struct store_entry *made;
+};
+
+static void check_store(struct store *s, const struct actor *actors, size_t limit)
+{
+    size_t held = 0;
+    struct store_counts c = counts_of(s);
+    for (int i = 0; i < ACTORS; i++)
+        held += actors[i].made != NULL;
+    assert_true(c.used_bytes <= limit * bytes_of_one());
+    assert_int_equal(c.used_bytes, (c.n_entries + held) * bytes_of_one());
+    for (int i = 0; i < ACTORS; i++) { /* a key has one entry at most, and it is in one place */
+        size_t n = 0;
+        char text[KEY_BYTES];
+        struct store_key key = key_of_number(text, actors[i].number);
+        struct shard *sh = shard_of(s, key.hash);
+        for (const struct store_entry *e = sh->newest; e; e = e->older)
+            n += has_key(e, &key);
+        assert_in_range(n, 0, 1);
+        assert_int_equal(has_stored_entry(s, &key), n);
+    }
+}
+
+/* Each step is one call of the store, which holds one lock at a time. */
+static void take_step(struct store *s, struct actor *a, uint64_t now)
+{
+    char text[KEY_BYTES];
+    struct store_key key = key_of_number(text, a->number);
+    struct store_call call = {.from = now};
+    const size_t size = BYTES;
+    switch (a->step++) {
+    case 0:
+        if (find(s, a->number, now))
+            a->step = STEPS;
+        break;
+    case 1:
+        if (store_make_room(s, &key, &size, 1, &a->made) != STORE_FINE)
+            a->step = STEPS; /* it exists meanwhile, or others have reserved everything */
+        else
+            memcpy(a->made->buffers[0].base, key.text, key.length + 1);
+        break;
+    default:
+        assert_in_range(store_add(s, a->made, &call), STORE_FINE, STORE_EXISTS);
+        a->made = NULL;
+        assert_true(has_stored_entry(s, &key));
+    }
+}
+
+/* Runs the schedule: which actor goes on, in each of its digits. False: it names one that has
+ * ended, so that another schedule is the same. */
+static bool run_schedule(const unsigned int *numbers, size_t limit, unsigned int schedule)
+{
+    struct store *s = store_new(limit * bytes_of_one());
+    struct actor actors[ACTORS] = {0};
+    bool is_valid = true;
+    for (int i = 0; i < ACTORS; i++)
+        actors[i].number = numbers[i];
+    for (int i = 0; i < ACTORS * STEPS && is_valid; i++, schedule /= ACTORS) {
+        struct actor *a = &actors[schedule % ACTORS];
+        bool has_ended = true;
+        for (int k = 0; k < ACTORS; k++)
+            has_ended &= actors[k].step == STEPS;
+        is_valid = has_ended ? schedule == 0 : a->step < STEPS;
+        if (has_ended || !is_valid)
+            break;
+        take_step(s, a, (uint64_t)i + 1);
+        check_store(s, actors, limit);
+    }
+    for (int i = 0; i < ACTORS; i++) {
+        is_valid &= actors[i].step == STEPS;
+        if (actors[i].made)
+            store_give_up(s, actors[i].made);
+    }
+    store_free(s);
+    return is_valid;
+}
+
+/* Three requests, of which some are equal, in a store of one, two or three entries. */
+static void test_every_schedule_of_three_requests_keeps_the_store_whole(void **state)
+{
+    static const unsigned int numbers[][ACTORS] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 2}};
+    size_t n_schedules = 0;
+    unsigned int end = 1;
+    (void)state;
+    for (int i = 0; i < ACTORS * STEPS; i++)
+        end *= ACTORS;
+    for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+        for (size_t limit = 1; limit <= ACTORS; limit++) {
+            for (unsigned int schedule = 0; schedule < end; schedule++)
+                n_schedules += run_schedule(numbers[k], limit, schedule);
+        }
+    }
+    assert_true(n_schedules > 2000);
+}
+
 static void *use_store(void *arg)
 {
     struct store *s = arg;
@@ -254,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_an_entry_that_exists_takes_no_room),
         cmocka_unit_test(test_what_is_too_large_or_given_up_takes_no_room),
         cmocka_unit_test(test_the_times_of_calls_add_up),
+        cmocka_unit_test(test_every_schedule_of_three_requests_keeps_the_store_whole),
         cmocka_unit_test(test_threads_find_what_others_add_and_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
