@@ -62,6 +62,19 @@ def dist(tmp_path_factory):
     return get
 
 
+# In the program as sitecustomize: tells when serve() waits. Before that, SIGINT ends Python by a traceback wherever it is, and
+# threads of PyTriton may then keep the program for good; in that wait, PyTriton catches it.
+TELLS = """
+import threading
+wait = threading.Condition.wait
+def tell(self, timeout=None):
+    if timeout == 10.0 and threading.current_thread() is threading.main_thread():
+        print("\\nTHE PROGRAM WAITS", flush=True)
+    return wait(self, timeout)
+threading.Condition.wait = tell
+"""
+
+
 def processes_with(mark):
     """The processes that have inherited this environment variable; a process that is gone is none."""
     found = []
@@ -86,7 +99,9 @@ class App:
         self.ends_with = 0    # the exit code
         self.args = [REFERENCE / "venv/bin/python", APP, dist, self.folder / "w", what, *(f"{k}={v}" for k, v in settings.items())]
         name, value = self.mark.split("=")
-        self.env = {**os.environ, name: value, "PYTRITON_HOME": str(self.folder), **(env or {})}
+        (self.folder / "tells").mkdir()
+        (self.folder / "tells/sitecustomize.py").write_text(TELLS)
+        self.env = {**os.environ, name: value, "PYTRITON_HOME": str(self.folder), "PYTHONPATH": str(self.folder / "tells"), **(env or {})}
         self.is_ours = program is None
         if not self.is_ours:
             (self.folder / "program.py").write_text(program)
@@ -117,6 +132,11 @@ class App:
                 assert code == self.ends_with, self.out.text()
         finally:
             self.clean()
+
+    def interrupt(self):
+        """As Ctrl-C does while the program serves."""
+        servers.wait_for(lambda: "\nTHE PROGRAM WAITS" in self.out.text() or self.process.poll() is not None, WITHIN_S, "it waits")
+        self.process.send_signal(signal.SIGINT)
 
     def shared(self):
         return list(pathlib.Path("/dev/shm").glob(f"pytrtion{self.process.pid}-*"))
@@ -360,13 +380,13 @@ def test_the_program_of_the_page_serves(dist, kind):
         servers.wait_for(lambda: app.process.poll() is not None or serves(client, "add"), WITHIN_S, "the program serves")
         one = np.ones((1, 3), np.float32)
         assert infer(client, "add", a=one, b=one).as_numpy("sum").tolist() == [[2, 2, 2]]
-        app.process.send_signal(signal.SIGINT)
+        app.interrupt()
 
 
 @our_servers
 def test_an_interrupt_ends_program_and_server(dist, kind):
     with App(dist(kind), "fatal") as app:
-        app.process.send_signal(signal.SIGINT)
+        app.interrupt()
         app.process.wait(WITHIN_S)
         app.await_nothing_left()
         assert app.shared() == []
