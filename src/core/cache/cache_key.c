@@ -228,10 +228,10 @@ void cache_key_print(struct cache_key key, char ret_text[CACHE_KEY_TEXT_BYTES])
     memcpy(&bytes, words, sizeof(bytes));
     const bytes16 first = digits_of(bytes >> 4), second = digits_of(bytes & 0xf);
     const bytes16 halves[] = {
-        __builtin_shuffle(first, second,
-                          (bytes16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}),
-        __builtin_shuffle(first, second,
-                          (bytes16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}),
+        __builtin_shufflevector(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                23),
+        __builtin_shufflevector(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30,
+                                15, 31),
     };
     memcpy(ret_text, halves, sizeof(halves));
     ret_text[CACHE_KEY_TEXT_BYTES - 1] = '\0';
