@@ -2,10 +2,10 @@
 /*
  * A step in a wave:
  *
- *      WAITING ──all inputs are there──► READY ──next_step()──► STARTED ──skip()──► UNNEEDED
- *         │                                │                       │
- *         └── the request fails, or ends ──┴──► UNNEEDED           ├─ respond(ended) ─┐ both, in
- * any └─ release() ──────┴ order: UNNEEDED
+ *   WAITING ─all inputs are there─► READY ─next_step()─► STARTED ─skip()─► UNNEEDED
+ *      │                              │                     │
+ *      └─ the request fails, or ends ─┴─► UNNEEDED          ├ respond(ended) ┐ both, in
+ *                                                           └ release() ─────┴ any order: UNNEEDED
  *
  * Invariants: n_running counts steps that are READY, or STARTED without their end; n_held those
  * that are STARTED and not released. A tensor's n_uses counts the entries of input maps of steps

@@ -4,12 +4,15 @@
  * instances. All of them are exchanged in one hold of mu: those that stay keep their runners, loans
  * are called back, and new ones are idle, so that they get at once what waits. The others leave:
  *
- *     in service ── pull_change() ──► leaving, with a runner    it finishes its batch, and takes
- * none │                              │ pull_leave_locked() │ it was idle                  ▼
- *         └────────────────────────► left: the timer drops the scheduler's reference
- *                                        │ the last instance_unref(): pull_on_unused()
- *                                        ▼
- *                                    unused: the timer has a helper end it: end_instance()
+ *   in service ─ pull_change() ─┬─ a runner has it ─► leaving: it finishes its batch, takes none
+ *                               │                        │ pull_leave_locked()
+ *                               └─ it was idle ─► left ◄─┘
+ *                                                  │ the timer drops the scheduler's reference,
+ *                                                  │ and the last instance_unref() calls
+ *                                                  │ pull_on_unused()
+ *                                                  ▼
+ *                                                unused: the timer has a helper end it,
+ *                                                        end_instance()
  *
  * A runner cannot end its own instance, since its worker is to be joined; nor can the thread that
  * drops the last reference, which may be one of the backend. So both leave it to the timer, which
