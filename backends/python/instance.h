@@ -2,9 +2,9 @@
 /*
  * instance - an instance of a model and its child, which is started anew when it ends.
  *
- *     STARTING ──► READY ──► WAITING ──► STARTING …     the child has ended: a pause, and another
- * one │           └──────────┴──► CLOSING            the server finalises the instance └──► FAILED
- * the first child did not initialise
+ *   STARTING ─► READY ─► WAITING ─► STARTING …   the child has ended: a pause, and another one
+ *      │          └─────────┴──► CLOSING           the server finalises the instance
+ *      └──► FAILED                                 the first child did not initialise
  *
  * Threads: the server opens, executes and closes; the watcher starts children anew.
  */
