@@ -184,22 +184,33 @@ static int find_timeout_ms(void)
 
 /* ---- The thread ----------------------------------------------------------------------------- */
 
-/* Returns false when it is to stop. */
+/* Returns the first of these jobs; NULL: none is left. It counts as posted until then, so that a
+ * post meanwhile does not take it out of the list. */
+static struct job *take_job(struct job **jobs)
+{
+    pthread_mutex_lock(&watcher.mu);
+    struct job *j = *jobs;
+    if (j) {
+        *jobs = j->next;
+        j->posted = false;
+    }
+    pthread_mutex_unlock(&watcher.mu);
+    return j;
+}
+
+/* Runs those that are posted now. Returns false when it is to stop, and none is posted: the bell
+ * may have rung for both at once. */
 static bool run_jobs(void)
 {
     pthread_mutex_lock(&watcher.mu);
-    struct job *j = watcher.first_job;
+    struct job *jobs = watcher.first_job, *j;
     watcher.first_job = watcher.last_job = NULL;
-    const bool stops = watcher.stops && !j;
-    for (struct job *k = j; k; k = k->next)
-        k->posted = false;
     pthread_mutex_unlock(&watcher.mu);
-    while (j) {
-        struct job *next = j->next;
-
+    while ((j = take_job(&jobs)))
         j->run(j);
-        j = next;
-    }
+    pthread_mutex_lock(&watcher.mu);
+    const bool stops = watcher.stops && !watcher.first_job;
+    pthread_mutex_unlock(&watcher.mu);
     return !stops;
 }
 

@@ -39,6 +39,61 @@ static void jobs_run_on_its_thread(void **state)
     assert_int_equal(watcher.epoll, -1);
 }
 
+/* A job that waits behind another is posted once more, as by another thread; and the thread is told
+ * to stop before it has seen any of them. */
+
+static struct job again = {.run = count_job};
+
+static bool is_true_of_watcher(bool (*holds)(void))
+{
+    pthread_mutex_lock(&watcher.mu);
+    const bool ret = holds();
+    pthread_mutex_unlock(&watcher.mu);
+    return ret;
+}
+
+static bool stops(void)
+{
+    return watcher.stops;
+}
+
+static bool has_taken_all(void)
+{
+    return !watcher.first_job;
+}
+
+static void wait_for_stop(struct job *j)
+{
+    (void)j;
+    while (!is_true_of_watcher(stops))
+        sched_yield();
+}
+
+static void post_again(struct job *j)
+{
+    (void)j;
+    watcher_post(&again);
+}
+
+static void no_job_is_lost(void **state)
+{
+    struct job wait = {.run = wait_for_stop}, post = {.run = post_again}, last = {.run = count_job};
+
+    (void)state;
+    atomic_store(&n_run, 0);
+    assert_null(watcher_ref());
+    watcher_post(&wait);
+    while (!is_true_of_watcher(has_taken_all))
+        sched_yield();
+    watcher_post(&post);
+    watcher_post(&again);
+    watcher_post(&last);
+    watcher_unref();
+    assert_int_equal(atomic_load(&n_run), 2);
+    assert_false(last.posted);
+    assert_int_equal(watcher.epoll, -1);
+}
+
 /* A job sets a time; the time has come. */
 
 static void count_time(struct timer *t)
@@ -113,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_run_on_its_thread),
+        cmocka_unit_test(no_job_is_lost),
         cmocka_unit_test(times_come),
         cmocka_unit_test(the_last_user_does_not_wait_for_helpers),
     };
