@@ -102,6 +102,7 @@ static TRITONSERVER_Error *make_env_with_crew(struct runtime *rt, struct ort_thr
     TRY_ORT(&rt->lib, SetGlobalCustomThreadCreationOptions(threads, rt->crew));
     TRY_ORT(&rt->lib, SetGlobalCustomCreateThreadFn(threads, crew_start_thread));
     TRY_ORT(&rt->lib, SetGlobalCustomJoinThreadFn(threads, crew_join_thread));
+    /* Once more: the threads have taken some. */
     TRY(room_check(ENV_BYTES, "ONNX Runtime"));
     rt->begun = true;
     TRY_ORT(&rt->lib, CreateEnvWithCustomLoggerAndGlobalThreadPools(
@@ -133,7 +134,6 @@ static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc 
 
 static TRITONSERVER_Error *make_own_env(struct runtime *rt)
 {
-    TRY(room_check(ENV_BYTES, "ONNX Runtime"));
     rt->begun = true;
     TRY_ORT(&rt->lib,
             CreateEnvWithCustomLogger(forward_log, NULL, runtime_log_level(), "", &rt->env));
@@ -175,6 +175,8 @@ static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settin
                              "ONNX Runtime from %s could not begin before, for want of memory, "
                              "and cannot be asked again: the server must be started anew",
                              rt->lib.path);
+    /* Also before CreateThreadingOptions(): an exception in there ends the process. */
+    TRY(room_check(ENV_BYTES, "ONNX Runtime"));
     TRITONSERVER_Error *err = rt->shares_threads ? make_shared_env(rt, settings) : make_own_env(rt);
     if (err && rt->begun)
         note_broken(&rt->lib);
