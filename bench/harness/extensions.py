@@ -122,17 +122,28 @@ def regions(lab):
         return _of_regions(lab, running, made)
 
 
-def traces(lab):
-    """64 B with each 1 000th request traced into a file (TIMESTAMPS), against none"""
+def _within_1_percent(lab, with_it, without, names):
+    """64 B at a server that does more, against one that does not."""
     rows = []
     for n in (16, 64):
-        a, b = (Cell(server, requests.small(), n) for server in (lab.conch_traced(), lab.conch()))
+        a, b = (Cell(server, requests.small(), n) for server in (with_it, without))
         lab.bench.turns([a, b])
         costs = ratio(a, b)
         rows.append([n, cpu(a), cpu(b), f"{costs.median:.3f} ± {costs.spread:.3f}", "≤ 1.01", met(costs.median <= 1.01)])
+    return table(["connections", *(f"{name} CPU µs" for name in names), "ratio", "goal", "met"], rows)
+
+
+def traces(lab):
+    """64 B with each 1 000th request traced into a file (TIMESTAMPS), against none"""
+    measured = _within_1_percent(lab, lab.conch_traced(), lab.conch(), ["traced", "not traced"])
     written = json.loads((lab.folder / "trace.json").read_text())
     say(f"  {len(written)} records in the trace file")
-    return table(["connections", "traced CPU µs", "not traced CPU µs", "ratio", "goal", "met"], rows)
+    return measured
+
+
+def histograms(lab):
+    """64 B with the histograms of the metrics, against none"""
+    return _within_1_percent(lab, lab.conch_metrics(True), lab.conch_metrics(False), ["with histograms", "without"])
 
 
 class _Collector(http.server.BaseHTTPRequestHandler):

@@ -154,6 +154,11 @@ class Lab:
         flags = ["mode=opentelemetry", f"opentelemetry,url={url}", "level=TIMESTAMPS", f"rate={rate}"]
         return self._conch_more(f"conch-spans-{rate}", [f"--trace-config={flag}" for flag in flags])
 
+    def conch_metrics(self, histograms):
+        """Plain servers have the metrics switched off."""
+        flags = ["--allow-metrics=true", "--metrics-port=0", f"--metrics-histograms={str(histograms).lower()}"]
+        return self._conch_more(f"conch-histograms-{histograms}", flags)
+
     def conch_idle(self, descriptors):
         return self._conch_more("conch-idle", [], descriptors=descriptors)
 

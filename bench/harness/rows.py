@@ -296,6 +296,7 @@ ROWS = {
     "events": extensions.events,
     "regions": extensions.regions,
     "traces": extensions.traces,
+    "histograms": extensions.histograms,
     "spans": extensions.spans,
     "http-tls": extensions.tls,
     "idle": extensions.idle,
