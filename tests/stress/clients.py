@@ -97,13 +97,15 @@ def cached_bytes(chance):
 
 
 def assert_cache_is_counted(server, model, answered, headers=None):
-    """Each answer was found or computed, and some were found. What two requests compute at once is kept once, and one miss."""
+    """Each answer was found or computed. What two requests compute at once is kept once, and one miss. Of 40 requests some
+    are the same (cached_bytes()), and found; a busy machine answers fewer."""
     with Connection(server) as connection:
         (told,) = connection.request("GET", f"/v2/models/{model}/stats", headers=headers or {}).json()["model_stats"]
     hits, misses = (told["inference_stats"][name]["count"] for name in ("cache_hit", "cache_miss"))
     computed = told["inference_count"]
     assert hits + computed == answered, (hits, computed, answered)
-    assert hits and 0 < misses <= computed, (hits, misses, computed)
+    assert hits or answered < 40, (hits, answered)
+    assert min(computed, 1) <= misses <= computed, (misses, computed)
 
 
 def write_chain(root, name, models):
