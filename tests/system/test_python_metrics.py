@@ -121,14 +121,15 @@ def page_of(server):
 @only_ours("it dies of metrics")
 def test_metrics_of_three_kinds_are_on_the_page(measured):
     told = [json.loads(text_of(infer(measured, "metrics", number(1)))) for _ in range(2)]
-    assert told == [{"counter": 2.5, "gauge": 7}, {"counter": 5, "gauge": 7}]
+    n = round(told[1]["counter"] / 2.5)    # of calls: a repeated test finds those of the try before
+    assert told == [{"counter": 2.5 * (n - 1), "gauge": 7}, {"counter": 2.5 * n, "gauge": 7}]
     page = page_of(measured)
-    lines = [re.sub(r"\.0+$|0+(?=e)", "", line) for line in page.splitlines() if "py_" in line]
+    lines = [re.sub(r"\.0+$|(?<=\.\d)0+$|0+(?=e)", "", line) for line in page.splitlines() if "py_" in line]
     labels = r'(kind="a",model="m"|model="m",kind="a")'
-    for pattern in (r"# HELP py_orders_total Orders", r"# TYPE py_orders_total counter", rf"py_orders_total{{{labels}}} 5",
-                    r"# TYPE py_level gauge", r'py_level{model="m"} 7', r"# TYPE py_wait histogram", r'py_wait_count{model="m"} 6',
-                    r'py_wait_sum{model="m"} 205', r'py_wait_bucket{model="m",le="1"} 2', r'py_wait_bucket{model="m",le="2.5"} 4',
-                    r'py_wait_bucket{model="m",le="\+Inf"} 6'):
+    for pattern in (r"# HELP py_orders_total Orders", r"# TYPE py_orders_total counter", rf"py_orders_total{{{labels}}} {2.5 * n:g}",
+                    r"# TYPE py_level gauge", r'py_level{model="m"} 7', r"# TYPE py_wait histogram", rf'py_wait_count{{model="m"}} {3 * n}',
+                    rf'py_wait_sum{{model="m"}} {102.5 * n:g}', rf'py_wait_bucket{{model="m",le="1"}} {n}',
+                    rf'py_wait_bucket{{model="m",le="2.5"}} {2 * n}', rf'py_wait_bucket{{model="m",le="\+Inf"}} {3 * n}'):
         assert any(re.fullmatch(pattern, line) for line in lines), (pattern, lines)
 
 
