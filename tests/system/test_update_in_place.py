@@ -249,8 +249,10 @@ def test_an_ensemble_stays_when_its_member_changes_in_place(which, tmp_path):
         assert ask_ensemble(server) == 1
         model.load(server, "{ count: 2 kind: KIND_CPU }")
         assert ask_ensemble(server) == 2
-        # The genuine Triton loads the ensemble again, whose statistics begin at 0.
-        assert pipelines.statistics(server, "e")["success"][0] == {"conch": 2, "triton": 1}[which]
+        # The genuine Triton loads the ensemble again, whose statistics begin at 0. A request of an ensemble is
+        # counted after its answer has left.
+        count = {"conch": 2, "triton": 1}[which]
+        servers.wait_for(lambda: pipelines.statistics(server, "e")["success"][0] == count, 60, f"the ensemble has {count}")
         assert counted(server) == 2
 
 
