@@ -44,7 +44,8 @@ def loaded(server, model, **parameters):
 def states(server):
     """name:version -> state, or why it is not READY; without versions that were never loaded."""
     rows = ask(server, "POST", "/v2/repository/index").json()
-    return {f"{row['name']}:{row['version']}": row.get("reason") or row["state"] for row in rows if "version" in row}
+    return {f"{row['name']}:{row['version']}": row["state"] if row["state"] == "READY" else row.get("reason") or row["state"]
+            for row in rows if "version" in row}
 
 
 def await_states(server, **expected):
@@ -477,9 +478,20 @@ def test_a_model_that_failed_at_the_start_may_be_loaded(models):
         (folder / "config.pbtxt").write_text((folder / "config.pbtxt").read_text().replace('"good"', '"m"'))
         loaded(server, "m")
         assert ready(server)
+        good = (folder / "config.pbtxt").read_text()
         (folder / "config.pbtxt").write_text("nonsense")
         assert load(server, "m").status == 500
         assert ready(server)  # a model that serves goes on
+        rows = {row["name"]: row for row in ask(server, "POST", "/v2/repository/index").json()}
+        assert rows["m"]["state"] == "READY"
+        assert rows["m"]["reason"].startswith("serves as before, since its last load failed: ") and "config.pbtxt" in rows["m"]["reason"]
+        (folder / "config.pbtxt").write_text(good + 'parameters { key: "execute_delay_ms" value: { string_value: "soon" } }')
+        assert load(server, "m").status == 400
+        (row,) = [row for row in ask(server, "POST", "/v2/repository/index", {"ready": True}).json() if row["name"] == "m"]
+        assert "soon" in row["reason"] and "config.pbtxt" not in row["reason"]
+        (folder / "config.pbtxt").write_text(good + "# as it was\n")
+        loaded(server, "m")
+        assert {"name": "m", "version": "1", "state": "READY"} in ask(server, "POST", "/v2/repository/index").json()
 
 
 @OURS

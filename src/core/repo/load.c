@@ -501,6 +501,8 @@ static void commit_locked(struct load *l)
             replace_locked(l, &l->wanted[i], &l->retiring);
     }
     drop_others_locked(l, &l->retiring);
+    for (size_t i = 0; i < rm->n_versions; i++)
+        repo_version_keep_serving(&rm->versions[i], NULL);
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
     mem_free(TAKE(rm->unfit));
@@ -541,6 +543,8 @@ static void roll_back_locked(struct load *l)
             repository_set_state_locked(l->repo, rv, VERSION_UNLOADED);
         keeps_from_ready |= !rv->model;
     }
+    for (size_t i = 0; i < rm->n_versions && l->reason != LOAD_AT_START; i++)
+        repo_version_keep_serving(&rm->versions[i], find_failure(l, rm->versions[i].version));
     rm->stage = REPO_SETTLED;
     mem_free(rm->unfit);
     rm->unfit = l->unfit ? mem_strdup(l->unfit) : NULL;
@@ -619,12 +623,19 @@ struct status *repository_poll_failure(const char *name, const char *why)
                       "failed to load '%s', failed to poll from model repository: %s", name, why);
 }
 
-void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, const char *failure)
+/* Notes the failure of a load with each version that serves on. Returns whether one does. */
+static bool keep_serving_locked(struct repository *repo, struct repo_model *rm, const char *failure)
 {
     bool serves = false;
     mutex_assert_held(&repo->mu);
     for (size_t i = 0; i < rm->n_versions; i++)
-        serves |= rm->versions[i].model != NULL;
+        serves |= repo_version_keep_serving(&rm->versions[i], failure);
+    return serves;
+}
+
+void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, const char *failure)
+{
+    bool serves = keep_serving_locked(repo, rm, failure);
     rm->wanted = true;
     rm->stage = REPO_SETTLED;
     mem_free(rm->failure);
@@ -652,6 +663,8 @@ static void note_unreadable(struct load *l, struct status *st, bool is_empty)
     rm->empty = is_empty;
     if (l->reason != LOAD_ON_REQUEST)
         repository_is_unfit_locked(l->repo, rm, failure);
+    else
+        keep_serving_locked(l->repo, rm, failure);
     struct table_view *before = repository_publish_locked(l->repo, rm);
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);

@@ -318,6 +318,16 @@ void repository_set_failed_locked(struct repository *repo, struct repo_version *
     rv->failure = mem_strdup(failure);
 }
 
+bool repo_version_keep_serving(struct repo_version *rv, const char *failure)
+{
+    if (!rv->model)
+        return false;
+    mem_free(rv->failure);
+    rv->failure =
+        failure ? mem_printf("serves as before, since its last load failed: %s", failure) : NULL;
+    return true;
+}
+
 void repository_set_state(struct repository *repo, struct repo_version *rv,
                           enum version_state state)
 {

@@ -45,7 +45,7 @@ struct storage;
 struct repo_version {
     int64_t version;
     enum version_state state;
-    char *failure;           /* why it has FAILED, else NULL */
+    char *failure;           /* why it has FAILED; while READY: why its last load failed; or NULL */
     struct model *model;     /* a reference while READY */
     struct source *source;   /* where its files lie; a reference while READY */
     unsigned int n_retiring; /* retired models of this version that are not taken down yet */
@@ -216,6 +216,9 @@ void repository_set_state_locked(struct repository *repo, struct repo_version *r
 /* repository_set_failed_locked - sets the state FAILED; the text is copied. */
 void repository_set_failed_locked(struct repository *repo, struct repo_version *rv,
                                   const char *failure);
+/* repo_version_keep_serving - notes why the last load of a version failed that serves on all the
+ * same; NULL: it did not fail. The text is copied. Returns whether the version serves. Under mu. */
+bool repo_version_keep_serving(struct repo_version *rv, const char *failure);
 /* repo_version_reason - what the index says of its state; "" = nothing. Borrowed, under mu. */
 const char *repo_version_reason(const struct repo_version *rv);
 
