@@ -20,6 +20,9 @@ START_END = """
     { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
     { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } ] } ]
 """
+SHARING = 8  # models that share one resource
+INSTANCE_WITH_R = "instance_group [ { count: 1 kind: KIND_CPU rate_limiter { resources [ { name: 'R' global: true count: 1 } ] } } ]\n"
+LASTS = 'parameters { key: "execute_delay_ms" value { string_value: "1" } }\n'
 MODELS = {
     "plain": "instance_group [ { count: 1 kind: KIND_CPU } ]\n",
     "other": "instance_group [ { count: 1 kind: KIND_CPU } ]\n",
@@ -29,7 +32,10 @@ MODELS = {
     "oldest": f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\n"
               f"sequence_batching {{ oldest {{ max_candidate_sequences: 64 }} {START_END} }}\n",
     "cached": "instance_group [ { count: 1 kind: KIND_CPU } ]\nresponse_cache { enable: true }\n",
-    "limited": "instance_group [ { count: 1 kind: KIND_CPU rate_limiter { resources [ { name: 'R' count: 1 } ] } } ]\n",
+    **{f"sharing{i}": INSTANCE_WITH_R for i in range(SHARING)},
+    **{f"lasting{i}": INSTANCE_WITH_R + LASTS for i in range(SHARING)},
+    "limited": INSTANCE_WITH_R,
+    "lasting": INSTANCE_WITH_R + LASTS,
 }
 
 
@@ -148,7 +154,11 @@ LIMITED_CELLS = [(1, False), (1, True), (64, False), (64, True)]
 
 
 def limiter(lab):
-    """what the rate limiter adds to an execution of a model that shares its resource with nobody, by the C API in process"""
+    """what the rate limiter adds to an execution of a model that shares its resource with nobody, by the C API in process; 8 models that share one"""
+    return _uncontended(lab) + "\n\n" + _shared(lab)
+
+
+def _uncontended(lab):
     seen = {}
     for _ in range(max(5, round(lab.settings.rounds * lab.settings.seconds / TURN_S / 1.5))):
         for cell in LIMITED_CELLS:
@@ -165,6 +175,60 @@ def limiter(lab):
         rows.append([in_flight, "inline" if inlined else "threads", f"{statistics.median(off):.3f}", f"{statistics.median(on):.3f}", f"{added:.3f}",
                      "≤ 0.2", met(added <= 0.2)])
     return table(["in flight", "executes", "CPU µs off", "CPU µs on", "added", "goal", "met"], rows)
+
+
+def _executed(seen):
+    """(of each model the executions, and the time that all took in µs), from one reading of the statistics to the other."""
+    def of(when):
+        return {m["name"]: m for m in seen[when]["model_stats"] if int(m["execution_count"])}
+    before, after = of("before"), of("after")
+
+    def took_ns(m):
+        return sum(int(m["inference_stats"][part]["ns"]) for part in ("compute_input", "compute_infer", "compute_output")) if m else 0
+    counts = [int(m["execution_count"]) - int(before.get(name, m | {"execution_count": 0})["execution_count"]) for name, m in after.items()]
+    return counts, sum(took_ns(m) - took_ns(before.get(name)) for name, m in after.items()) / 1e3
+
+
+def _share_resource(lab, who, kind, n):
+    """(part of the time in which the resource is used, executions in a second, the fewest of a model, the most; of their mean)."""
+    models = [f"{kind}{i}" for i in range(n)] if n > 1 else [kind]
+    cpus = {lab.settings.server_cpu, lab.settings.client_cpu}
+    seen = run(lab, who, models, cpus, "--in-flight", 4, "--threads", n, "--limited", "--statistics", seconds=2 * TURN_S)
+    counts, took_us = _executed(seen)
+    if len(counts) != n:
+        raise Failed(f"{n - len(counts)} of {n} models that share a resource have not executed")
+    mean = sum(counts) / n
+    return took_us / seen["all_us"], sum(counts) / seen["all_us"] * 1e6, min(counts) / mean, max(counts) / mean
+
+
+LASTING = "executions of 1 ms"
+
+
+def _shared(lab):
+    """Eight models that share one resource: it is idle when the others' turn begins late. One model alone shows how late a turn of its own begins."""
+    kinds = {LASTING: "lasting", "executions of nothing": "sharing"}
+    cells = [(what, kind, who, n) for what, kind in kinds.items() for who in ("Conch", "Triton") for n in (1, SHARING)]
+    seen = {}
+    for _ in range(max(3, lab.settings.rounds)):
+        for what, kind, who, n in cells:
+            try:
+                seen.setdefault((what, who, n), []).append(_share_resource(lab, who, "limited" if kind == "sharing" and n == 1 else kind, n))
+            except servers.Missing as missing:
+                say(f"  left out: {missing}")
+    rows = []
+    for (what, who, n), tries in seen.items():
+        busy, each_s, fewest, most = (statistics.median(column) for column in zip(*tries))
+        theirs = seen.get((what, "Triton", n))
+        goal, reached = "–", "–"
+        if who == "Conch" and n > 1:
+            goal, reached = "fair within 10 %", fewest >= 0.9 and most <= 1.1
+            if theirs:
+                goal += ", not idler"
+                reached &= each_s >= statistics.median(one[1] for one in theirs)
+            reached = met(reached)
+        rows.append([what, who, n, f"{each_s:,.0f}".replace(",", " "), f"{busy * 100:.1f} %" if what == LASTING else "–",
+                     f"{fewest:.3f} to {most:.3f}", goal, reached])
+    return table(["what", "who", "models", "executions a second", "resource in use", "each model's part of the mean", "goal", "met"], rows)
 
 
 FULL = ("--before", 300_000)  # as many responses as fill the cache

@@ -16,6 +16,8 @@
  *     --new            each request has other values than those before
  *     --before N       requests of each thread, at least, that flow uncounted before (0)
  *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
+ *     --limited        the rate limiter is on
+ *     --statistics     prints each model's, too, from before and after
  *
  * Closed loop: a slot makes a request object with one input and sends it. When the
  * request is answered and released, the slot deletes it and begins again. Callbacks give their slot
@@ -26,7 +28,8 @@
  *     per request), fresh_us (of large tensors: CPU to take such a block from the C library, to
  *     write its first 64 bytes, and to give it back), mallocs
  *     (calls of the allocator per request, if malloc_count.c is preloaded; else 0), copied (bytes
- * per request that copy_count.c has seen, if that is preloaded; else 0)
+ * per request that copy_count.c has seen, if that is preloaded; else 0), all_us (from one reading
+ * of the statistics to the other), before and after (the statistics as the server has them)
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -59,7 +62,7 @@
     X(InferenceRequestAddRequestedOutput) X(InferenceRequestSetReleaseCallback)                    \
     X(InferenceRequestSetResponseCallback) X(InferenceRequestSetCorrelationId)                     \
     X(InferenceRequestSetFlags) X(InferenceResponseError) X(InferenceResponseDelete)               \
-    X(InferenceResponseOutput)
+    X(InferenceResponseOutput) X(ServerModelStatistics) X(MessageSerializeToJson) X(MessageDelete)
 /* clang-format on */
 
 #define DECLARE(name) static __typeof__(TRITONSERVER_##name) *name;
@@ -104,7 +107,7 @@ static int in_flight = 1, n_threads = 1, responses, n_models;
 static size_t tensor_bytes = TENSOR_BYTES;
 static uint64_t n_before;
 static double seconds = 1;
-static bool sequences, pinned, is_new;
+static bool sequences, pinned, is_new, has_statistics;
 static const char *caches; /* NULL: no cache */
 static char **models;
 static TRITONSERVER_Server *server;
@@ -414,6 +417,29 @@ static uint64_t count_copies(void)
     return bytes ? atomic_load(bytes) : 0;
 }
 
+/* Returns the statistics of all models as JSON, which the caller frees; NULL: nobody wants them. */
+static char *read_statistics(void)
+{
+    TRITONSERVER_Message *message;
+    const char *json;
+    size_t n;
+    if (!has_statistics)
+        return NULL;
+    must(ServerModelStatistics(server, "", -1, &message), "statistics");
+    must(MessageSerializeToJson(message, &json, &n), "statistics");
+    char *text = strndup(json, n);
+    must(MessageDelete(message), "statistics");
+    if (!text)
+        fail("memory", "there is none left");
+    return text;
+}
+
+static void print_statistics(const char *before, const char *after, double wall_us)
+{
+    if (before && after)
+        printf(", \"all_us\": %.1f, \"before\": %s, \"after\": %s", wall_us, before, after);
+}
+
 static void print(struct driver *drivers, const struct usage *used, double wall_us,
                   uint64_t mallocs, uint64_t copied)
 {
@@ -431,7 +457,7 @@ static void print(struct driver *drivers, const struct usage *used, double wall_
     printf(
         "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"kernel_us\": %.4f, \"p50_us\": "
         "%.3f, \"p99_us\": %.3f, \"switches\": %.3f, \"fresh_us\": %.3f, \"mallocs\": %.4f, "
-        "\"copied\": %.0f}\n",
+        "\"copied\": %.0f",
         (unsigned long long)n, wall_us / (double)n, used->cpu_us / (double)n,
         used->kernel_us / (double)n, all[n_samples / 2] / 1e3, all[n_samples * 99 / 100] / 1e3,
         (double)used->switches / (double)n, measure_fresh_us(), (double)mallocs / (double)n,
@@ -540,6 +566,11 @@ static void measure(void)
     struct usage used = usage_now();
     uint64_t start_ns = now_ns(), mallocs = count_mallocs(), copied = count_copies();
     pthread_barrier_wait(&barrier);
+    char *before = read_statistics();
+    uint64_t before_ns = now_ns();
+    usleep(has_statistics ? (useconds_t)(seconds * 0.9e6) : 0); /* while all have work */
+    char *after = read_statistics();
+    double all_us = (double)(now_ns() - before_ns) / 1e3;
     pthread_barrier_wait(&barrier);
     mallocs = count_mallocs() - mallocs;
     copied = count_copies() - copied;
@@ -548,6 +579,10 @@ static void measure(void)
     for (int i = 0; i < n_threads; i++)
         pthread_join(drivers[i].thread, NULL);
     print(drivers, &used, wall_us, mallocs, copied);
+    print_statistics(before, after, all_us);
+    printf("}\n");
+    free(before);
+    free(after);
     for (int i = 0; i < n_threads; i++)
         driver_done(&drivers[i]);
 }
@@ -555,19 +590,13 @@ static void measure(void)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"in-flight", required_argument, NULL, 'n'},
-        {"threads", required_argument, NULL, 't'},
-        {"seconds", required_argument, NULL, 's'},
-        {"sequences", no_argument, NULL, 'q'},
-        {"responses", required_argument, NULL, 'r'},
-        {"bytes", required_argument, NULL, 'b'},
-        {"inline", no_argument, NULL, 'i'},
-        {"limited", no_argument, NULL, 'l'},
-        {"cache", required_argument, NULL, 'c'},
-        {"new", no_argument, NULL, 'w'},
-        {"before", required_argument, NULL, 'f'},
-        {"pin", no_argument, NULL, 'p'},
-        {NULL, 0, NULL, 0},
+        {"in-flight", required_argument, NULL, 'n'}, {"threads", required_argument, NULL, 't'},
+        {"seconds", required_argument, NULL, 's'},   {"sequences", no_argument, NULL, 'q'},
+        {"responses", required_argument, NULL, 'r'}, {"bytes", required_argument, NULL, 'b'},
+        {"inline", no_argument, NULL, 'i'},          {"limited", no_argument, NULL, 'l'},
+        {"cache", required_argument, NULL, 'c'},     {"new", no_argument, NULL, 'w'},
+        {"before", required_argument, NULL, 'f'},    {"pin", no_argument, NULL, 'p'},
+        {"statistics", no_argument, NULL, 'm'},      {NULL, 0, NULL, 0},
     };
     bool inlined = false, limited = false;
     int c;
@@ -608,6 +637,9 @@ int main(int argc, char **argv)
             break;
         case 'p':
             pinned = true;
+            break;
+        case 'm':
+            has_statistics = true;
             break;
         default:
             return 2;
