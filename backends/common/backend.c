@@ -57,6 +57,21 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
 /* A function of Conch only; in other servers the loader leaves NULL. */
 extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
 
+TRITONSERVER_Error *backend_refuse_gpu(TRITONBACKEND_ModelInstance *instance, const char *model,
+                                       const char *text)
+{
+    const char *place = strstr(text, "%s");
+    TRITONSERVER_InstanceGroupKind kind;
+
+    TRY(TRITONBACKEND_ModelInstanceKind(instance, &kind));
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU)
+        return NULL;
+    if (!place)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
+    return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "%.*s%s%s", (int)(place - text), text,
+                         model, place + 2);
+}
+
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model)
 {
     return conch_model_declare_bounded ? conch_model_declare_bounded(model) : NULL;

@@ -48,6 +48,15 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
 TRITONSERVER_Error *backend_check_version(void);
 
 /*
+ * backend_refuse_gpu - an error if this instance is to be on a GPU.
+ * @model  its name, which the text has at the first "%s", if there is one
+ * @text   the error's
+ * Errors: INVALID_ARG  it is
+ */
+TRITONSERVER_Error *backend_refuse_gpu(TRITONBACKEND_ModelInstance *instance, const char *model,
+                                       const char *text);
+
+/*
  * backend_declare_bounded - declare that the size of the inputs bounds the time of an execution
  * (include/conch/backend.h). No effect on a server without that function.
  */

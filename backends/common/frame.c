@@ -8,9 +8,27 @@
 
 #include <stdlib.h>
 
+static TRITONSERVER_Error *configure_backend(const struct frame *f, TRITONBACKEND_Backend *backend)
+{
+    TRITONBACKEND_ArtifactType type;
+    TRITONSERVER_Error *err;
+    struct doc *settings;
+    const char *folder;
+
+    TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
+    TRY(backend_settings(backend, &settings));
+    err = f->configure(settings, folder);
+    doc_free(settings);
+    if (err && f->finalize)
+        f->finalize(backend);
+    return err;
+}
+
 TRITONSERVER_Error *frame_initialize(const struct frame *f, TRITONBACKEND_Backend *backend)
 {
     TRY(backend_check_version());
+    if (f->configure)
+        TRY(configure_backend(f, backend));
     return f->initialize ? f->initialize(backend) : NULL;
 }
 
@@ -59,6 +77,7 @@ TRITONSERVER_Error *frame_model_open(const struct frame *f, TRITONBACKEND_Model 
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     m->handle = model;
     m->frame = f;
+    m->backend = f->backend;
     err = open_frame_model(m);
     if (err)
         model_free(m);
@@ -101,6 +120,8 @@ static TRITONSERVER_Error *open_frame_instance(struct frame_instance *in)
     TRY(TRITONBACKEND_ModelInstanceModel(in->handle, &model));
     TRY(TRITONBACKEND_ModelState(model, &m));
     in->model = m;
+    if (in->model->frame->refuses_gpu)
+        TRY(backend_refuse_gpu(in->handle, in->model->name, in->model->frame->refuses_gpu));
     in->entered = true;
     if (in->model->frame->instance_open)
         TRY(in->model->frame->instance_open(in));

@@ -30,7 +30,8 @@ struct frame_model {
     const char *name;
     struct doc *config;
     int64_t max_batch_size;
-    void *state; /* the backend's own */
+    void *backend; /* frame.backend */
+    void *state;   /* the backend's own */
 
     /* Private. */
     const struct frame *frame;
@@ -63,6 +64,16 @@ struct frame_instance {
 };
 
 struct frame {
+    /*
+     * For a backend of a framework: read what --backend-config says, and find the framework's
+     * library. Called when the library has been loaded, before initialize(); finalize() is called
+     * after an error of it, too. Optional.
+     * @settings  as backend_settings() gives them; lent for the call
+     * @folder    of the backend; lent for the call
+     */
+    TRITONSERVER_Error *(*configure)(const struct doc *settings, const char *folder);
+    void *backend; /* the backend's own, which each frame_model has; often what configure() fills */
+
     /* Called after the library was loaded, before it is unloaded. Both optional. */
     TRITONSERVER_Error *(*initialize)(TRITONBACKEND_Backend *backend);
     void (*finalize)(TRITONBACKEND_Backend *backend);
@@ -90,6 +101,9 @@ struct frame {
     bool repeat_alone;
     /* instance_open() may run for several instances of a model at the same time. */
     bool parallel_instances;
+    /* The error of instances on GPUs, which has the model's name at its "%s", if it has one. NULL:
+     * instances may be on GPUs. */
+    const char *refuses_gpu;
 };
 
 /* What the functions that BACKEND_FRAME() defines do. */

@@ -31,86 +31,36 @@ char *conch_backend_version(const char *folder, const char *library_path)
     return text;
 }
 
-/* Set when the server initialises the backend, constant until it finalises it. */
-static struct treelite library;
-static int64_t default_max_batch_size;
+static struct fil fil;
 
-static TRITONSERVER_Error *read_fil_settings(const struct doc *settings, const char *folder)
+static TRITONSERVER_Error *configure_fil(const struct doc *settings, const char *folder)
 {
     static const char *const known[] = {"library-path", NULL};
 
     settings_warn_of_unknown(settings, "fil", known);
     TRY(settings_int(settings, "fil", "default-max-batch-size", 0, INT32_MAX,
-                     DEFAULT_MAX_BATCH_SIZE, &default_max_batch_size));
-    TRY(treelite_open(folder, backend_setting(settings, "library-path"), &library));
-    BACKEND_LOG(INFO, "treelite %s from %s", library.version, library.path ? library.path : "?");
+                     DEFAULT_MAX_BATCH_SIZE, &fil.default_max_batch_size));
+    TRY(treelite_open(folder, backend_setting(settings, "library-path"), &fil.treelite));
+    BACKEND_LOG(INFO, "treelite %s from %s", fil.treelite.version,
+                fil.treelite.path ? fil.treelite.path : "?");
     return NULL;
-}
-
-static TRITONSERVER_Error *initialize_fil(TRITONBACKEND_Backend *backend)
-{
-    TRITONBACKEND_ArtifactType type;
-    TRITONSERVER_Error *err;
-    struct doc *settings;
-    const char *folder;
-
-    TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
-    TRY(backend_settings(backend, &settings));
-    err = read_fil_settings(settings, folder);
-    doc_free(settings);
-    return err;
 }
 
 static void finalize_fil(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
-    treelite_done(&library);
+    treelite_done(&fil.treelite);
 }
 
-static TRITONSERVER_Error *open_model(struct frame_model *m)
-{
-    struct forest_model *f;
-
-    TRY(forest_model_open(&library, m, default_max_batch_size, &f));
-    m->state = f;
-    return NULL;
-}
-
-static void close_model(struct frame_model *m)
-{
-    forest_model_close(m->state);
-}
-
-static TRITONSERVER_Error *open_instance(struct frame_instance *in)
-{
-    TRITONSERVER_InstanceGroupKind kind;
-    struct predictor *p;
-
-    TRY(TRITONBACKEND_ModelInstanceKind(in->handle, &kind));
-    if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "GPU instances not supported");
-    TRY(predictor_new(in->model->state, &p));
-    in->state = p;
-    return NULL;
-}
-
-static void close_instance(struct frame_instance *in)
-{
-    predictor_free(in->state);
-}
-
-static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b)
-{
-    return predictor_run(in->state, b);
-}
-
-static const struct frame frame = {.initialize = initialize_fil,
+static const struct frame frame = {.configure = configure_fil,
+                                   .backend = &fil,
                                    .finalize = finalize_fil,
-                                   .model_open = open_model,
-                                   .model_close = close_model,
-                                   .instance_open = open_instance,
-                                   .instance_close = close_instance,
-                                   .execute = execute,
+                                   .model_open = forest_model_open,
+                                   .model_close = forest_model_close,
+                                   .instance_open = predictor_open,
+                                   .instance_close = predictor_close,
+                                   .execute = predictor_run,
                                    .repeat_alone = true,
-                                   .parallel_instances = true};
+                                   .parallel_instances = true,
+                                   .refuses_gpu = "GPU instances not supported"};
 BACKEND_FRAME(frame)

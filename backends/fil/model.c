@@ -236,27 +236,23 @@ static TRITONSERVER_Error *open_forest(struct forest_model *f, struct frame_mode
     return forest_model_configure(f, m, &asked, default_max_batch_size);
 }
 
-TRITONSERVER_Error *forest_model_open(const struct treelite *t, struct frame_model *m,
-                                      int64_t default_max_batch_size,
-                                      struct forest_model **ret_model)
+TRITONSERVER_Error *forest_model_open(struct frame_model *m)
 {
+    const struct fil *fil = m->backend;
     struct forest_model *f = calloc(1, sizeof(*f));
-    TRITONSERVER_Error *err;
 
     if (!f)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    f->t = t;
+    m->state = f;
+    f->t = &fil->treelite;
     f->name = m->name;
-    err = open_forest(f, m, default_max_batch_size);
-    if (err)
-        forest_model_close(f);
-    else
-        *ret_model = f;
-    return err;
+    return open_forest(f, m, fil->default_max_batch_size);
 }
 
-void forest_model_close(struct forest_model *f)
+void forest_model_close(struct frame_model *m)
 {
+    struct forest_model *f = m->state;
+
     if (!f)
         return;
     if (f->on_one)

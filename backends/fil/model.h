@@ -21,6 +21,12 @@ enum answer {
     ANSWER_BOTH,   /* two classes: the probabilities of both */
 };
 
+/* Set when the server initialises the backend, constant until it finalises it. */
+struct fil {
+    struct treelite treelite;
+    int64_t default_max_batch_size;
+};
+
 struct forest_model {
     const struct treelite *t;
     const char *name;
@@ -40,11 +46,10 @@ struct forest_model {
     bool has_rows;    /* tensors have a first dimension of rows */
 };
 
-/* forest_model_open - read the file, complete the configuration if that is allowed, check it. */
-TRITONSERVER_Error *forest_model_open(const struct treelite *t, struct frame_model *m,
-                                      int64_t default_max_batch_size,
-                                      struct forest_model **ret_model);
-void forest_model_close(struct forest_model *f);
+/* forest_model_open - read the file, complete the configuration if that is allowed, check it: the
+ * m->state of a backend whose m->backend is a struct fil. */
+TRITONSERVER_Error *forest_model_open(struct frame_model *m);
+void forest_model_close(struct frame_model *m);
 
 /* What the parameters of a configuration ask for. */
 struct forest_asked {

@@ -21,20 +21,21 @@ struct predictor {
     struct scattered out;
 };
 
-TRITONSERVER_Error *predictor_new(const struct forest_model *model,
-                                  struct predictor **ret_predictor)
+TRITONSERVER_Error *predictor_open(struct frame_instance *in)
 {
     struct predictor *p = calloc(1, sizeof(*p));
 
     if (!p)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    p->model = model;
-    *ret_predictor = p;
+    p->model = in->model->state;
+    in->state = p;
     return NULL;
 }
 
-void predictor_free(struct predictor *p)
+void predictor_close(struct frame_instance *in)
 {
+    struct predictor *p = in->state;
+
     if (!p)
         return;
     gathered_done(&p->in);
@@ -154,8 +155,9 @@ static TRITONSERVER_Error *reserve_scores(struct predictor *p, uint64_t n_rows, 
     return gather_reserve(&p->scores, size, ret_scores);
 }
 
-TRITONSERVER_Error *predictor_run(struct predictor *p, struct batch *b)
+TRITONSERVER_Error *predictor_run(struct frame_instance *in, struct batch *b)
 {
+    struct predictor *p = in->state;
     void *scores = NULL;
     uint64_t n_rows;
 

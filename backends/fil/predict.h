@@ -10,12 +10,9 @@
 
 #include "fil/model.h"
 
-struct predictor;
-
-/* predictor_new - a predictor for a model, which must outlive it. */
-TRITONSERVER_Error *predictor_new(const struct forest_model *model,
-                                  struct predictor **ret_predictor);
-void predictor_free(struct predictor *p);
+/* predictor_open - a predictor for the instance's model: in->state. */
+TRITONSERVER_Error *predictor_open(struct frame_instance *in);
+void predictor_close(struct frame_instance *in);
 
 /*
  * predictor_run - fill the responses of a batch.
@@ -23,6 +20,6 @@ void predictor_free(struct predictor *p);
  *         UNAVAILABLE  no memory
  *         INTERNAL     treelite refuses to predict
  */
-TRITONSERVER_Error *predictor_run(struct predictor *p, struct batch *b);
+TRITONSERVER_Error *predictor_run(struct frame_instance *in, struct batch *b);
 
 #endif

@@ -105,15 +105,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance)
 {
-    TRITONSERVER_InstanceGroupKind kind;
     TRITONBACKEND_Model *model;
     TRITONSERVER_Error *err;
     struct executor *x;
     void *m;
 
-    TRY(TRITONBACKEND_ModelInstanceKind(instance, &kind));
-    if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "GPU instances not supported");
+    TRY(backend_refuse_gpu(instance, NULL, "GPU instances not supported"));
     TRY(TRITONBACKEND_ModelInstanceModel(instance, &model));
     TRY(TRITONBACKEND_ModelState(model, &m));
     TRY(executor_new(m, instance, &x));

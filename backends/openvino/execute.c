@@ -53,14 +53,15 @@ struct executor {
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-TRITONSERVER_Error *executor_new(const struct model *m, struct executor **ret_executor)
+TRITONSERVER_Error *executor_open(struct frame_instance *in)
 {
+    const struct model *m = in->model->state;
     size_t n_in = m->inputs.n + 1, n_out = m->outputs.n + 1;
     struct executor *x = calloc(1, sizeof(*x));
-    TRITONSERVER_Error *err = NULL;
 
     if (!x)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    in->state = x;
     x->m = m;
     x->lib = &m->rt->lib;
     x->in = calloc(n_in, sizeof(*x->in));
@@ -69,14 +70,10 @@ TRITONSERVER_Error *executor_new(const struct model *m, struct executor **ret_ex
     x->out = calloc(n_out, sizeof(*x->out));
     x->out_bound = calloc(n_out, sizeof(*x->out_bound));
     if (!x->in || !x->padded || !x->in_bound || !x->out || !x->out_bound)
-        err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    else if (x->lib->api.compiled_model_create_infer_request(m->compiled, &x->request) != 0)
-        err = library_error(x->lib, "creating infer request object");
-    if (err)
-        executor_free(x);
-    else
-        *ret_executor = x;
-    return err;
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRY_OV(x->lib, "creating infer request object", compiled_model_create_infer_request,
+           m->compiled, &x->request);
+    return NULL;
 }
 
 static void free_bound(const struct executor *x, struct bound *all, size_t n)
@@ -87,8 +84,10 @@ static void free_bound(const struct executor *x, struct bound *all, size_t n)
     free(all);
 }
 
-void executor_free(struct executor *x)
+void executor_close(struct frame_instance *in)
 {
+    struct executor *x = in->state;
+
     if (!x)
         return;
     if (x->request)
@@ -380,8 +379,10 @@ static TRITONSERVER_Error *keep_run_states(struct executor *x, struct batch *b)
 
 /* ---- A run ----------------------------------------------------------------------------------- */
 
-TRITONSERVER_Error *executor_run(struct executor *x, struct batch *b)
+TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
 {
+    struct executor *x = in->state;
+
     TRY(give_inputs(x, b));
     TRY(give_outputs(x, b));
     batch_computes(b);

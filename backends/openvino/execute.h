@@ -9,12 +9,11 @@
 
 #include "openvino/model.h"
 
-struct executor;
-
-TRITONSERVER_Error *executor_new(const struct model *m, struct executor **ret_executor);
-void executor_free(struct executor *x);
+/* executor_open - an executor of the instance's model: in->state. */
+TRITONSERVER_Error *executor_open(struct frame_instance *in);
+void executor_close(struct frame_instance *in);
 
 /* executor_run - fill the responses of a batch, as frame.execute has to. */
-TRITONSERVER_Error *executor_run(struct executor *x, struct batch *b);
+TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b);
 
 #endif

@@ -306,8 +306,7 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m)
     return compile_model(m);
 }
 
-TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *frame,
-                               struct model **ret_model)
+TRITONSERVER_Error *model_open(struct frame_model *frame)
 {
     struct model *m = calloc(1, sizeof(*m));
     TRITONSERVER_Error *err;
@@ -315,7 +314,8 @@ TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *fra
 
     if (!m)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    m->rt = rt;
+    frame->state = m;
+    m->rt = frame->backend;
     m->frame = frame;
     m->name = frame->name;
     m->inputs.what = "input";
@@ -323,10 +323,6 @@ TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *fra
     (void)sigaltstack(NULL, &before);
     err = load_openvino_model(m);
     library_give_stack_back(&before);
-    if (err)
-        model_close(m);
-    else
-        *ret_model = m;
     return err;
 }
 
@@ -340,8 +336,10 @@ static void free_side(const struct model *m, struct side *side)
     free(side->tensors);
 }
 
-void model_close(struct model *m)
+void model_close(struct frame_model *frame)
 {
+    struct model *m = frame->state;
+
     if (!m)
         return;
     free_side(m, &m->inputs);

@@ -79,10 +79,10 @@ struct model {
     struct side inputs, outputs;
 };
 
-/* model_open - read the file, complete the configuration if that is allowed, check it, compile. */
-TRITONSERVER_Error *model_open(const struct runtime *rt, struct frame_model *frame,
-                               struct model **ret_model);
-void model_close(struct model *m);
+/* model_open - read the file, complete the configuration if that is allowed, check it, compile: the
+ * frame->state of a backend whose frame->backend is a struct runtime. */
+TRITONSERVER_Error *model_open(struct frame_model *frame);
+void model_close(struct frame_model *frame);
 
 /* model_tensor - the tensor of a name, or NULL. */
 struct tensor *model_tensor(const struct side *side, const char *name);

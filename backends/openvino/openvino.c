@@ -35,10 +35,9 @@ char *conch_backend_version(const char *folder, const char *library_path)
     return text;
 }
 
-/* Set when the server initialises the backend, constant until it finalises it. */
 static struct runtime runtime;
 
-static TRITONSERVER_Error *read_openvino_settings(const struct doc *settings, const char *folder)
+static TRITONSERVER_Error *configure_openvino(const struct doc *settings, const char *folder)
 {
     static const char *const known[] = {"library-path", "allow-extensions", "cache-dir", NULL};
     const char *cache_dir = backend_setting(settings, "cache-dir");
@@ -66,69 +65,18 @@ static void finalize_openvino(TRITONBACKEND_Backend *backend)
     runtime = (struct runtime){0};
 }
 
-static TRITONSERVER_Error *initialize_openvino(TRITONBACKEND_Backend *backend)
-{
-    TRITONBACKEND_ArtifactType type;
-    TRITONSERVER_Error *err;
-    struct doc *settings;
-    const char *folder;
-
-    TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
-    TRY(backend_settings(backend, &settings));
-    err = read_openvino_settings(settings, folder);
-    doc_free(settings);
-    if (err)
-        finalize_openvino(backend);
-    return err;
-}
-
-static TRITONSERVER_Error *open_openvino_model(struct frame_model *m)
-{
-    struct model *opened;
-
-    TRY(model_open(&runtime, m, &opened));
-    m->state = opened;
-    return NULL;
-}
-
-static void close_openvino_model(struct frame_model *m)
-{
-    model_close(m->state);
-}
-
-static TRITONSERVER_Error *open_openvino_instance(struct frame_instance *in)
-{
-    TRITONSERVER_InstanceGroupKind kind;
-    struct executor *x;
-
-    TRY(TRITONBACKEND_ModelInstanceKind(in->handle, &kind));
-    if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "unable to load model '%s', Triton OpenVINO backend supports only "
-                             "Kind CPU and AUTO",
-                             in->model->name);
-    TRY(executor_new(in->model->state, &x));
-    in->state = x;
-    return NULL;
-}
-
-static void close_openvino_instance(struct frame_instance *in)
-{
-    executor_free(in->state);
-}
-
-static TRITONSERVER_Error *execute_openvino(struct frame_instance *in, struct batch *b)
-{
-    return executor_run(in->state, b);
-}
-
-static const struct frame frame = {.initialize = initialize_openvino,
-                                   .finalize = finalize_openvino,
-                                   .model_open = open_openvino_model,
-                                   .model_close = close_openvino_model,
-                                   .instance_open = open_openvino_instance,
-                                   .instance_close = close_openvino_instance,
-                                   .execute = execute_openvino,
-                                   .repeat_alone = true,
-                                   .parallel_instances = true};
+static const struct frame frame = {
+    .configure = configure_openvino,
+    .backend = &runtime,
+    .finalize = finalize_openvino,
+    .model_open = model_open,
+    .model_close = model_close,
+    .instance_open = executor_open,
+    .instance_close = executor_close,
+    .execute = executor_run,
+    .repeat_alone = true,
+    .parallel_instances = true,
+    .refuses_gpu = "unable to load model '%s', Triton OpenVINO backend supports only Kind CPU and "
+                   "AUTO",
+};
 BACKEND_FRAME(frame)

@@ -100,27 +100,23 @@ static TRITONSERVER_Error *open_torch_model(struct torch_model *t, const struct 
     return ports_read(t, m->config);
 }
 
-TRITONSERVER_Error *torch_model_open(const struct library *lib, struct frame_model *m,
-                                     struct torch_model **ret_model)
+TRITONSERVER_Error *torch_model_open(struct frame_model *m)
 {
     struct torch_model *t = calloc(1, sizeof(*t));
-    TRITONSERVER_Error *err;
 
     if (!t)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    t->lib = lib;
+    m->state = t;
+    t->lib = m->backend;
     t->name = m->name;
     t->max_batch_size = m->max_batch_size;
-    err = open_torch_model(t, m);
-    if (err)
-        torch_model_close(t);
-    else
-        *ret_model = t;
-    return err;
+    return open_torch_model(t, m);
 }
 
-void torch_model_close(struct torch_model *t)
+void torch_model_close(struct frame_model *m)
 {
+    struct torch_model *t = m->state;
+
     if (!t)
         return;
     ports_done(t);

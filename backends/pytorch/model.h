@@ -46,10 +46,10 @@ struct torch_model {
     struct ports inputs, outputs;
 };
 
-/* torch_model_open - read the file, and check the configuration. */
-TRITONSERVER_Error *torch_model_open(const struct library *lib, struct frame_model *m,
-                                     struct torch_model **ret_model);
-void torch_model_close(struct torch_model *t);
+/* torch_model_open - read the file, and check the configuration: the m->state of a backend whose
+ * m->backend is a struct library. */
+TRITONSERVER_Error *torch_model_open(struct frame_model *m);
+void torch_model_close(struct frame_model *m);
 
 /*
  * ports_read - find the tensors of the configuration, and what they belong to.

@@ -30,7 +30,7 @@ char *conch_backend_version(const char *folder, const char *library_path)
 /* Set when the server initialises the backend, constant until it finalises it. */
 static struct library library;
 
-static TRITONSERVER_Error *read_torch_settings(const struct doc *settings, const char *folder)
+static TRITONSERVER_Error *configure_torch(const struct doc *settings, const char *folder)
 {
     static const char *const known[] = {"library-path", NULL};
 
@@ -41,70 +41,21 @@ static TRITONSERVER_Error *read_torch_settings(const struct doc *settings, const
     return NULL;
 }
 
-static TRITONSERVER_Error *initialize_torch(TRITONBACKEND_Backend *backend)
-{
-    TRITONBACKEND_ArtifactType type;
-    TRITONSERVER_Error *err;
-    struct doc *settings;
-    const char *folder;
-
-    TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
-    TRY(backend_settings(backend, &settings));
-    err = read_torch_settings(settings, folder);
-    doc_free(settings);
-    return err;
-}
-
 static void finalize_torch(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
     library_done(&library);
 }
 
-static TRITONSERVER_Error *open_torch(struct frame_model *m)
-{
-    struct torch_model *t;
-
-    TRY(torch_model_open(&library, m, &t));
-    m->state = t;
-    return NULL;
-}
-
-static void close_torch(struct frame_model *m)
-{
-    torch_model_close(m->state);
-}
-
-static TRITONSERVER_Error *open_torch_instance(struct frame_instance *in)
-{
-    TRITONSERVER_InstanceGroupKind kind;
-    struct runner *r;
-
-    TRY(TRITONBACKEND_ModelInstanceKind(in->handle, &kind));
-    if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "GPU instances not supported");
-    TRY(runner_new(in->model->state, &r));
-    in->state = r;
-    return NULL;
-}
-
-static void close_torch_instance(struct frame_instance *in)
-{
-    runner_free(in->state);
-}
-
-static TRITONSERVER_Error *execute_torch(struct frame_instance *in, struct batch *b)
-{
-    return runner_run(in->state, b);
-}
-
-static const struct frame frame = {.initialize = initialize_torch,
+static const struct frame frame = {.configure = configure_torch,
+                                   .backend = &library,
                                    .finalize = finalize_torch,
-                                   .model_open = open_torch,
-                                   .model_close = close_torch,
-                                   .instance_open = open_torch_instance,
-                                   .instance_close = close_torch_instance,
-                                   .execute = execute_torch,
+                                   .model_open = torch_model_open,
+                                   .model_close = torch_model_close,
+                                   .instance_open = runner_open,
+                                   .instance_close = runner_close,
+                                   .execute = runner_run,
                                    .repeat_alone = true,
-                                   .parallel_instances = true};
+                                   .parallel_instances = true,
+                                   .refuses_gpu = "GPU instances not supported"};
 BACKEND_FRAME(frame)

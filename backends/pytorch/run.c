@@ -217,8 +217,9 @@ static TRITONSERVER_Error *compute_answers(struct runner *r, struct batch *b)
     return NULL;
 }
 
-TRITONSERVER_Error *runner_run(struct runner *r, struct batch *b)
+TRITONSERVER_Error *runner_run(struct frame_instance *in, struct batch *b)
 {
+    struct runner *r = in->state;
     TRITONSERVER_Error *err = compute_answers(r, b);
 
     release_result(r);
@@ -335,24 +336,21 @@ static TRITONSERVER_Error *fill_runner(struct runner *r)
     return NULL;
 }
 
-TRITONSERVER_Error *runner_new(struct torch_model *model, struct runner **ret_runner)
+TRITONSERVER_Error *runner_open(struct frame_instance *in)
 {
     struct runner *r = calloc(1, sizeof(*r));
-    TRITONSERVER_Error *err;
 
     if (!r)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    r->model = model;
-    err = fill_runner(r);
-    if (err)
-        runner_free(r);
-    else
-        *ret_runner = r;
-    return err;
+    in->state = r;
+    r->model = in->model->state;
+    return fill_runner(r);
 }
 
-void runner_free(struct runner *r)
+void runner_close(struct frame_instance *in)
 {
+    struct runner *r = in->state;
+
     if (!r)
         return;
     for (size_t i = 0; r->in && i < r->model->inputs.n; i++)

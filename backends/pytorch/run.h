@@ -7,16 +7,13 @@
 
 #include "pytorch/model.h"
 
-struct runner;
-
 /*
- * runner_new - a runner for a model, which must outlive it, warmed: PyTorch compiles a model while
- * it runs for the first times.
- * Errors: UNAVAILABLE  no memory
- *         INTERNAL     PyTorch cannot copy the model
+ * runner_open - a runner for the instance's model, in->state, warmed: PyTorch compiles a model
+ * while it runs for the first times. Errors: UNAVAILABLE  no memory INTERNAL     PyTorch cannot
+ * copy the model
  */
-TRITONSERVER_Error *runner_new(struct torch_model *model, struct runner **ret_runner);
-void runner_free(struct runner *r);
+TRITONSERVER_Error *runner_open(struct frame_instance *in);
+void runner_close(struct frame_instance *in);
 
 /*
  * runner_run - fill the responses of a batch.
@@ -24,6 +21,6 @@ void runner_free(struct runner *r);
  *         UNAVAILABLE  no memory
  *         INTERNAL     the model has failed
  */
-TRITONSERVER_Error *runner_run(struct runner *r, struct batch *b);
+TRITONSERVER_Error *runner_run(struct frame_instance *in, struct batch *b);
 
 #endif

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A backend, a model and its instance, as far as the frame reads them. Those that backend.c calls
+ * have their names before it is included. */
+#define TRITONBACKEND_BackendArtifacts      fake_BackendArtifacts
+#define TRITONBACKEND_BackendConfig         fake_BackendConfig
+#define TRITONBACKEND_ModelInstanceKind     fake_InstanceKind
+#define TRITONSERVER_MessageSerializeToJson fake_message_text
+
 #include "lib/fake_backend_api.h"
 
-/* A model and its instance, as far as the frame reads them. */
 #define TRITONBACKEND_ModelName             fake_ModelName
 #define TRITONBACKEND_ModelState            fake_ModelState
 #define TRITONBACKEND_ModelSetState         fake_ModelSetState
@@ -13,6 +19,41 @@
 
 static void *model_state, *instance_state;
 static const char *config_text;
+static TRITONSERVER_InstanceGroupKind instance_kind;
+
+TRITONSERVER_Error *fake_BackendArtifacts(TRITONBACKEND_Backend *backend,
+                                          TRITONBACKEND_ArtifactType *type, const char **location)
+{
+    (void)backend;
+    *type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+    *location = "/backends/b";
+    return NULL;
+}
+
+TRITONSERVER_Error *fake_BackendConfig(TRITONBACKEND_Backend *backend,
+                                       TRITONSERVER_Message **config)
+{
+    (void)backend;
+    *config = NULL;
+    return NULL;
+}
+
+TRITONSERVER_Error *fake_message_text(TRITONSERVER_Message *message, const char **base,
+                                      size_t *byte_size)
+{
+    (void)message;
+    *base = "{\"cmdline\": {\"library-path\": \"/lib/f.so\"}}";
+    *byte_size = strlen(*base);
+    return NULL;
+}
+
+TRITONSERVER_Error *fake_InstanceKind(TRITONBACKEND_ModelInstance *instance,
+                                      TRITONSERVER_InstanceGroupKind *kind)
+{
+    (void)instance;
+    *kind = instance_kind;
+    return NULL;
+}
 
 static TRITONSERVER_Error *fake_ModelName(TRITONBACKEND_Model *model, const char **name)
 {
@@ -141,6 +182,8 @@ static int setup(void **state)
     refused = -1;
     model_state = instance_state = NULL;
     frame.repeat_alone = false;
+    frame.refuses_gpu = NULL;
+    instance_kind = TRITONSERVER_INSTANCEGROUPKIND_CPU;
     return 0;
 }
 
@@ -275,6 +318,81 @@ static void a_model_that_fails_to_open_is_closed_once(void **state)
     unload();
 }
 
+static void an_instance_on_a_gpu_is_refused_before_it_is_opened(void **state)
+{
+    (void)state;
+    config_text = "{}";
+    fake_must(frame_model_open(&frame, NULL));
+    instance_kind = TRITONSERVER_INSTANCEGROUPKIND_GPU;
+    frame.refuses_gpu = "GPU instances not supported";
+    fake_expect(frame_instance_open(NULL), "GPU instances not supported");
+    frame.refuses_gpu = "unable to load model '%s', no GPU";
+    fake_expect(frame_instance_open(NULL), "unable to load model 'm', no GPU");
+    assert_int_equal(n_open, 1);
+    instance_kind = TRITONSERVER_INSTANCEGROUPKIND_CPU;
+    fake_must(frame_instance_open(NULL));
+    unload();
+    load("{}"); /* a frame that refuses none */
+    unload();
+}
+
+static unsigned int n_configured, n_finalized;
+static bool configuring_fails;
+static int own;
+
+static TRITONSERVER_Error *on_configure(const struct doc *settings, const char *folder)
+{
+    n_configured++;
+    assert_string_equal(backend_setting(settings, "library-path"), "/lib/f.so");
+    assert_string_equal(folder, "/backends/b");
+    return configuring_fails ? backend_error(TRITONSERVER_ERROR_NOT_FOUND, "no library") : NULL;
+}
+
+static TRITONSERVER_Error *on_initialize(TRITONBACKEND_Backend *backend)
+{
+    (void)backend;
+    assert_int_equal(n_configured, 1);
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "not now");
+}
+
+static void on_finalize(TRITONBACKEND_Backend *backend)
+{
+    (void)backend;
+    n_finalized++;
+}
+
+static TRITONSERVER_Error *on_open_of_configured(struct frame_model *m)
+{
+    assert_ptr_equal(m->backend, &own);
+    return NULL;
+}
+
+static void a_backend_is_configured_first_and_finalised_after_an_error(void **state)
+{
+    struct frame f = {.configure = on_configure,
+                      .backend = &own,
+                      .finalize = on_finalize,
+                      .model_open = on_open_of_configured};
+
+    (void)state;
+    n_configured = n_finalized = 0;
+    configuring_fails = true;
+    fake_expect(frame_initialize(&f, NULL), "no library");
+    assert_int_equal(n_finalized, 1);
+
+    n_configured = 0;
+    configuring_fails = false;
+    f.initialize = on_initialize;
+    fake_expect(frame_initialize(&f, NULL), "not now");
+    f.initialize = NULL;
+    fake_must(frame_initialize(&f, NULL));
+    config_text = "{}";
+    fake_must(frame_model_open(&f, NULL));
+    fake_must(frame_model_close(NULL));
+    fake_must(frame_finalize(&f, NULL));
+    assert_int_equal(n_finalized, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +401,8 @@ int main(void)
         cmocka_unit_test_setup(an_error_of_the_batch_answers_all_its_requests, setup),
         cmocka_unit_test_setup(a_failed_request_does_not_fail_the_others, setup),
         cmocka_unit_test_setup(a_model_that_fails_to_open_is_closed_once, setup),
+        cmocka_unit_test_setup(an_instance_on_a_gpu_is_refused_before_it_is_opened, setup),
+        cmocka_unit_test_setup(a_backend_is_configured_first_and_finalised_after_an_error, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
