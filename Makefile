@@ -27,11 +27,11 @@ everything: ## build the tests and benchmarks, too
 deps: ## install what Conch needs from Debian and PyPI (pins: tools/deps/pins; `make bench` brings its own)
 	@$(DEPS)
 
-run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end after the demo)
-	@$(DEPS) -q run
+run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end after the demo; FRAMEWORKS=1: a model of each format, too)
+	@$(DEPS) -q run $(if $(FRAMEWORKS),test forests openvino torch)
 	@$(CONFIGURE)
-	@cmake --build --preset $(PRESET) --target product
-	@CONCH_BIN=build/$(PRESET)/bin/conch CONCH_BACKENDS=build/$(PRESET)/backends tools/run-demo
+	@cmake --build --preset $(PRESET) --target product $(if $(FRAMEWORKS),torch_script)
+	@FRAMEWORKS=$(FRAMEWORKS) CONCH_BIN=build/$(PRESET)/bin/conch CONCH_BACKENDS=build/$(PRESET)/backends tools/run-demo
 
 optimized: ## build into build/optimized with branches as the benchmark takes them; then `make install PRESET=optimized`
 	@$(DEPS) -q run
@@ -58,6 +58,7 @@ test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB
 	@tools/test $(PRESET) system/test_forests
 	@tools/test $(PRESET) system/test_openvino
 	@tools/test $(PRESET) system/test_pytorch
+	@tools/test $(PRESET) system/test_frameworks
 
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients

@@ -142,11 +142,29 @@ static TRITONSERVER_Error *load_cpu_device(const struct library *l)
     return NULL;
 }
 
-/* OpenVINO's TBB loads hwloc when it first looks at the processors, and binds it to glibc's free()
- * rather than the process's (RTLD_DEEPBIND). In a server with an allocator of its own, as ours,
- * hwloc then frees memory that glibc has from that allocator, and the process ends. This variable,
- * made for sanitizers, which have the same trouble, is TBB's way to bind hwloc as usual. Processes
- * that the server starts later shall not have it. */
+/* TBB loads hwloc when it first looks at the processors, and binds it to glibc's free() rather than
+ * the process's (RTLD_DEEPBIND). In a server with an allocator of its own, as ours, hwloc then
+ * frees memory that glibc has from that allocator, and the process ends. A library that is there
+ * already stays bound as it is, so hwloc is loaded first. It lies beside TBB, which is OpenVINO's
+ * own or, where PyTorch was loaded before, the system's. */
+static void load_hwloc(void)
+{
+    void *tbb = dlopen("libtbb.so.12", RTLD_NOW | RTLD_NOLOAD), *symbol;
+    char *path, *file = NULL;
+
+    if (!tbb)
+        return;
+    symbol = dlsym(tbb, "TBB_runtime_interface_version");
+    path = symbol ? framework_path(symbol) : NULL;
+    if (path && asprintf(&file, "%.*s/libhwloc.so.15", (int)(strrchr(path, '/') - path), path) > 0)
+        (void)dlopen(file, RTLD_NOW | RTLD_LOCAL); /* it stays */
+    free(file);
+    free(path);
+    dlclose(tbb);
+}
+
+/* A sanitizer ends the process at any RTLD_DEEPBIND. The variable is OpenVINO's TBB's, and makes it
+ * do without. Processes that the server starts later shall not have it. */
 TRITONSERVER_Error *library_start(const struct library *l)
 {
     static const char variable[] = "TBB_ENABLE_SANITIZERS";
@@ -154,6 +172,7 @@ TRITONSERVER_Error *library_start(const struct library *l)
     TRITONSERVER_Error *err;
     stack_t before;
 
+    load_hwloc();
     if (!decided)
         setenv(variable, "1", 1);
     (void)sigaltstack(NULL, &before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parameters, their values and the texts of errors are those of Triton's OpenVINO backend.
- * Values may be written in any case. No state.
+ * The parameters, their values and the texts of errors are those of Triton's OpenVINO backend, but
+ * for INFERENCE_PRECISION_HINT, which is ours. Values may be written in any case. No state.
  */
 #include "openvino/model.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The properties of OpenVINO that parameters set. */
-enum kind { NUMBER, STREAMS, BF16, HINT };
+enum kind { NUMBER, STREAMS, BF16, PRECISION, HINT };
 
 static const struct parameter {
     const char *name, *property;
@@ -18,6 +18,7 @@ static const struct parameter {
     {"INFERENCE_NUM_THREADS", "INFERENCE_NUM_THREADS", NUMBER},
     {"COMPILATION_NUM_THREADS", "COMPILATION_NUM_THREADS", NUMBER},
     {"HINT_BF16", "INFERENCE_PRECISION_HINT", BF16},
+    {"INFERENCE_PRECISION_HINT", "INFERENCE_PRECISION_HINT", PRECISION},
     {"NUM_STREAMS", "NUM_STREAMS", STREAMS},
     {"PERFORMANCE_HINT", "PERFORMANCE_HINT", HINT},
 };
@@ -44,12 +45,15 @@ static bool is_word_of(const char *value, const char *const *all)
 static const char *expected_value(enum kind kind, const char *value)
 {
     static const char *const streams[] = {"AUTO", "NUMA", NULL};
+    static const char *const precisions[] = {"F32", "BF16", "F16", NULL};
     static const char *const hints[] = {"LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT", NULL};
 
     if (kind == NUMBER)
         return is_small_number(value) ? NULL : "a non-negative number";
     if (kind == BF16)
         return strcmp(value, "YES") == 0 ? NULL : "YES";
+    if (kind == PRECISION)
+        return is_word_of(value, precisions) ? NULL : "F32/BF16/F16";
     if (kind == STREAMS)
         return is_small_number(value) || is_word_of(value, streams)
                    ? NULL
@@ -57,12 +61,13 @@ static const char *expected_value(enum kind kind, const char *value)
     return is_word_of(value, hints) ? NULL : "LATENCY/THROUGHPUT/CUMULATIVE_THROUGHPUT";
 }
 
-static void copy_upper(char *to, size_t size, const char *value)
+/* letter: toupper or tolower */
+static void copy_letters(char *to, size_t size, const char *value, int (*letter)(int))
 {
     size_t i = 0;
 
     for (; value[i] && i < size - 1; i++)
-        to[i] = (char)toupper((unsigned char)value[i]);
+        to[i] = (char)letter((unsigned char)value[i]);
     to[i] = '\0';
 }
 
@@ -74,7 +79,7 @@ static TRITONSERVER_Error *read_property(const struct doc *config, const struct 
 
     if (!value || !*value)
         return NULL;
-    copy_upper(to->value, sizeof(to->value), value);
+    copy_letters(to->value, sizeof(to->value), value, toupper);
     expected = expected_value(p->kind, to->value);
     if (expected)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
@@ -82,6 +87,8 @@ static TRITONSERVER_Error *read_property(const struct doc *config, const struct 
                              value);
     if (p->kind == BF16)
         snprintf(to->value, sizeof(to->value), "bf16");
+    if (p->kind == PRECISION)
+        copy_letters(to->value, sizeof(to->value), value, tolower);
     to->key = p->property;
     (*at)++;
     return NULL;
@@ -142,7 +149,7 @@ TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_
                              "expected the parameter 'TARGET_DEVICE' to be a device, got %s",
                              device);
     if (device && *device)
-        copy_upper(a.device, sizeof(a.device), device);
+        copy_letters(a.device, sizeof(a.device), device, toupper);
     a.extension = extension && *extension ? extension : NULL;
     a.fixed_batch = is_parameter_yes(config, "SKIP_OV_DYNAMIC_BATCHSIZE");
     a.pad = is_parameter_yes(config, "ENABLE_BATCH_PADDING");

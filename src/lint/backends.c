@@ -78,6 +78,7 @@ static const struct parameter_traits openvino[] = {
     {.name = "INFERENCE_NUM_THREADS", .is_number = true, .max = 999999999},
     {.name = "COMPILATION_NUM_THREADS", .is_number = true, .max = 999999999},
     {.name = "HINT_BF16"},
+    {.name = "INFERENCE_PRECISION_HINT"},
     {.name = "NUM_STREAMS"},
     {.name = "PERFORMANCE_HINT"},
     {.name = "SKIP_OV_DYNAMIC_BATCHSIZE"},

@@ -159,19 +159,45 @@ def node_message(name, op, inputs=(), **attributes):
     return field(1, body)
 
 
-def saved_model(dims):
-    """add_sub with the signature A, B -> SUM, DIFF, and other names inside."""
-    floats = field(6, FLOAT)
-    graph = b"".join(node_message(f"in_{n}", "Placeholder", dtype=floats, shape=field(7, shape_message(dims))) for n in "ab")
-    graph += node_message("plus", "AddV2", ["in_a", "in_b"], T=floats) + node_message("minus", "Sub", ["in_a", "in_b"], T=floats)
+FLOATS = field(6, FLOAT)
 
-    def info(key, tensor):
+
+def placeholder_message(name, dims):
+    return node_message(name, "Placeholder", dtype=FLOATS, shape=field(7, shape_message(dims)))
+
+
+def constant_message(name, array):
+    tensor = field(1, FLOAT) + field(2, shape_message(array.shape)) + field(4, array.astype(np.float32).tobytes())
+    return node_message(name, "Const", dtype=FLOATS, value=field(8, tensor))
+
+
+def saved_message(graph, inputs, outputs):
+    """A SavedModel of one signature. inputs, outputs: name=(tensor of the graph, dims)."""
+
+    def info(key, tensor, dims):
         return field(1, key) + field(2, field(1, tensor) + field(2, FLOAT) + field(3, shape_message(dims)))
 
-    signature = field(1, info("A", "in_a:0")) + field(1, info("B", "in_b:0"))
-    signature += field(2, info("SUM", "plus:0")) + field(2, info("DIFF", "minus:0")) + field(3, "tensorflow/serving/predict")
+    signature = b"".join(field(1, info(key, *of)) for key, of in inputs.items())
+    signature += b"".join(field(2, info(key, *of)) for key, of in outputs.items()) + field(3, "tensorflow/serving/predict")
     meta = field(1, field(4, "serve")) + field(2, graph) + field(5, field(1, "serving_default") + field(2, signature))
     return field(1, 1) + field(2, meta)
+
+
+def saved_model(dims):
+    """add_sub with the signature A, B -> SUM, DIFF, and other names inside."""
+    graph = b"".join(placeholder_message(f"in_{n}", dims) for n in "ab")
+    graph += node_message("plus", "AddV2", ["in_a", "in_b"], T=FLOATS) + node_message("minus", "Sub", ["in_a", "in_b"], T=FLOATS)
+    return saved_message(graph, {"A": ("in_a:0", dims), "B": ("in_b:0", dims)}, {"SUM": ("plus:0", dims), "DIFF": ("minus:0", dims)})
+
+
+def saved_network(weights):
+    """The network of examples/digits/train.py with its weights: image -> scores."""
+    graph = placeholder_message("in", [-1, 64]) + b"".join(constant_message(name, array) for name, array in weights.items())
+    for name, op, *inputs in (("ink", "RealDiv", "in", "pixel_max"), ("product1", "MatMul", "ink", "w1"), ("sum1", "BiasAdd", "product1", "b1"),
+                              ("hidden", "Relu", "sum1"), ("product2", "MatMul", "hidden", "w2"), ("sum2", "BiasAdd", "product2", "b2"),
+                              ("out", "Softmax", "sum2")):
+        graph += node_message(name, op, inputs, T=FLOATS)
+    return saved_message(graph, {"image": ("in:0", [-1, 64])}, {"scores": ("out:0", [-1, 10])})
 
 
 def write_saved_model(root, name, config=""):
@@ -183,8 +209,8 @@ def write_saved_model(root, name, config=""):
 # ---- OpenVINO's own answers
 
 
-def answers(model, **inputs):
-    compiled = ov.compile_model(model.clone(), "CPU")
+def answers(model, config=None, **inputs):
+    compiled = ov.compile_model(model.clone(), "CPU", config or {})
     result = compiled(inputs)
     return {port.get_any_name(): result[port] for port in compiled.outputs}
 

@@ -79,6 +79,7 @@ def write_all(root):
     models.write(root, "threads", models.add_sub([-1, 16]), BATCHES, INFERENCE_NUM_THREADS="1", COMPILATION_NUM_THREADS="1", NUM_STREAMS="AUTO",
                  PERFORMANCE_HINT="throughput")
     models.write(root, "bf16_hint", CONVOLUTIONS, BATCHES, HINT_BF16="YES")
+    models.write(root, "exact_numbers", CONVOLUTIONS, BATCHES, INFERENCE_PRECISION_HINT="f32")
     models.write(root, "converted", models.add_sub([-1, 16]), BATCHES + sides("INT16"))
     for datatype, kind in (("INT32", np.int32), ("INT64", np.int64), ("UINT8", np.uint8), ("FP16", np.float16), ("FP64", np.float64)):
         models.write(root, f"add_{datatype.lower()}", models.add_sub([-1, 4], kind), BATCHES)
@@ -314,6 +315,13 @@ def test_a_hint_of_bf16(server):
     np.testing.assert_allclose(infer(server, "bf16_hint", image=images)["scores"], models.answers(CONVOLUTIONS, image=images)["scores"], atol=0.02)
 
 
+def test_a_hint_of_precision(server):
+    """On processors with BF16, OpenVINO computes with it by default: 8 bits of each number are right, here 23."""
+    images = RNG.standard_normal((2, 1, 8, 8)).astype(np.float32)
+    expected = models.answers(CONVOLUTIONS, {"INFERENCE_PRECISION_HINT": "f32"}, image=images)
+    np.testing.assert_allclose(infer(server, "exact_numbers", image=images)["scores"], expected["scores"], **CLOSE)
+
+
 def test_inputs_of_another_shape(server):
     with pytest.raises(InferenceServerException, match="unexpected shape for input '[AB]'"):
         infer(server, "add_sub", **pair(2, 15))
@@ -355,6 +363,7 @@ REFUSED = {
     "threads": (BATCHES, {"INFERENCE_NUM_THREADS": "many"}, "expected the parameter 'INFERENCE_NUM_THREADS' to be a non-negative number, got many"),
     "compilers": (BATCHES, {"COMPILATION_NUM_THREADS": "-1"}, "expected the parameter 'COMPILATION_NUM_THREADS' to be a non-negative number, got -1"),
     "hint": (BATCHES, {"HINT_BF16": "no"}, "expected the parameter 'HINT_BF16' to be YES, got no"),
+    "precision": (BATCHES, {"INFERENCE_PRECISION_HINT": "f64"}, "expected the parameter 'INFERENCE_PRECISION_HINT' to be F32/BF16/F16, got f64"),
     "streams": (BATCHES, {"NUM_STREAMS": "some"}, "expected the parameter 'NUM_STREAMS' to be either AUTO/NUMA/<int_value>, got some"),
     "mode": (BATCHES, {"PERFORMANCE_HINT": "fast"}, "expected the parameter 'PERFORMANCE_HINT' to be LATENCY/THROUGHPUT/CUMULATIVE_THROUGHPUT, got fast"),
     "device": (BATCHES, {"TARGET_DEVICE": "ABACUS"}, "openvino error in"),

@@ -3,7 +3,11 @@
 PyTorch's headers are."""
 
 import functools
+import pathlib
 import subprocess
+import tempfile
+
+import numpy as np
 
 import repository
 
@@ -22,13 +26,22 @@ def maker():
 
 
 def write_script(path, script, **parameters):
-    """parameters: name=shape of a parameter 0, 1, 2, …"""
-    shapes = "".join(f" {name}={','.join(map(str, shape))}" for name, shape in parameters.items())
+    """parameters: name=shape of a parameter 0, 1, 2, …, or its values, an FP32 array"""
     script = script.encode() + b"\n"
-    maker().stdin.write(f"{len(script)} {path}{shapes}\n".encode() + script)
-    maker().stdin.flush()
-    answer = maker().stdout.readline().decode().strip()
+    with tempfile.TemporaryDirectory() as folder:
+        texts = "".join(f" {name}={parameter_text(pathlib.Path(folder) / name, value)}" for name, value in parameters.items())
+        maker().stdin.write(f"{len(script)} {path}{texts}\n".encode() + script)
+        maker().stdin.flush()
+        answer = maker().stdout.readline().decode().strip()
     assert answer == "ok", answer
+
+
+def parameter_text(file, value):
+    """The shape, and the file with the values, as torch_script reads them."""
+    if not isinstance(value, np.ndarray):
+        return ",".join(map(str, value))
+    value.astype(np.float32).tofile(file)
+    return f"{','.join(map(str, value.shape))}@{file}"
 
 
 def write_model(root, name, script, *tensors, more="", kind='backend: "pytorch"\n', weights=(), **parameters):
