@@ -56,7 +56,6 @@ class Triton(servers.Server):
         super().__init__(repository, ready=ready)
         self.name = "the genuine Triton"
         self.graceful = graceful
-        self._told_to_end = False
         self._serves_grpc = "--allow-grpc=false" not in flags
         self.http_port = servers.free_port()
         grpc_port = servers.free_port()
@@ -77,17 +76,9 @@ class Triton(servers.Server):
         self.warn_if_ended()
         self.kill()
 
-    def start(self):
-        self._told_to_end = False
-        return super().start()
-
     def kill(self):
         self._told_to_end = True
         super().kill()
-
-    def signal(self, number):
-        self._told_to_end = True
-        super().signal(number)
 
     def warn_if_ended(self):
         """Whether it has ended by itself."""

@@ -358,10 +358,10 @@ def assert_all_is_counted(run):
         for counter in (run.answered, run.left):
             counter[f"{kind}_sums"] += counter[f"{kind}_nested_sums"]
     for model in [*STEADY, *(f"steady_{name}" for name in [*GENERATORS, *SUMS])]:
-        assert statistics(run.server, model) == (run.answered[model], 0), model
+        servers.wait_equal(lambda model=model: statistics(run.server, model), (run.answered[model], 0), model)
     for model in [*FICKLE, "fickle_repeat"]:
+        servers.wait_for(lambda model=model: run.answered[model] <= statistics(run.server, model)[0], 60, model)
         done, failed = statistics(run.server, model)
-        assert run.answered[model] <= done, model
         assert done + failed <= run.answered[model] + run.left[model], model
     for model in (f"fickle_{name}" for name in [*GENERATORS[1:], *SUMS]):
         done, _ = statistics(run.server, model)    # an ensemble counts a failure for each step that fails, too

@@ -157,7 +157,7 @@ class Place:
             raise
         if not self.in_conch:    # it was killed
             if self.ours:
-                servers.wait_for(lambda: left_behind(running) == ([], []), 10, "the processes have noticed the end of their server")
+                servers.wait_for(lambda: left_behind(running) == ([], []), 60, "the processes have noticed the end of their server")
             else:
                 sweep(running)
         elif not self.ours:    # its processes end a moment after their server

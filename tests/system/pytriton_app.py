@@ -96,7 +96,7 @@ def together(name):
     """A function that answers with its name when another one runs, too."""
     @batch
     def meet(value):
-        both.wait(20)
+        both.wait(120)
         return {"name": np.full((len(value), 1), name.encode())}
     return meet
 
@@ -122,7 +122,7 @@ def bind(triton):
     triton.bind("shapes", shapes, [tensor("matrix", np.float32, (-1, -1)), tensor("text", np.bytes_, (-1,))],
                 [tensor("transposed", np.float32, (-1, -1)), tensor("longest", np.int64, (1,))], config=ModelConfig(max_batch_size=16))
     triton.bind("batched", batched, [tensor("value", np.float32, (1,))], [tensor("size", np.int64, (1,))],
-                config=ModelConfig(max_batch_size=4, batcher=DynamicBatcher(max_queue_delay_microseconds=2_000_000, preferred_batch_size=[4])))
+                config=ModelConfig(max_batch_size=4, batcher=DynamicBatcher(max_queue_delay_microseconds=60_000_000, preferred_batch_size=[4])))
 
 
     triton.bind("together", [together("one"), together("two")], [tensor("value", np.float32, (1,))], [tensor("name", np.bytes_, (1,))],

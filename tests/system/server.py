@@ -73,6 +73,21 @@ def wait_for(condition, within_s, what):
         time.sleep(0.01)
 
 
+def wait_equal(get, expected, what, within_s=60):
+    """Waits until get() returns what is expected: figures may follow an answer. The assertion tells what it was last."""
+    last = None
+
+    def is_so():
+        nonlocal last
+        last = get()
+        return last == expected
+
+    try:
+        wait_for(is_so, within_s, what)
+    except AssertionError:
+        raise AssertionError(f"not within {within_s} s: {what}: {last} instead of {expected}") from None
+
+
 class Output:
     """The output of a process, collected by a thread so that a full pipe never blocks the process. A reader gets all that
     has been printed before, whether or not the thread has read it."""
@@ -138,6 +153,7 @@ class Server:
         self.args += [*self._grpc_flags(grpc), "--allow-metrics=false", *flags]
         self.env = {**os.environ, **(env or {})}
         self.process = None
+        self._told_to_end = False
         self.port = None
         self.grpc_url = None
 
@@ -150,6 +166,7 @@ class Server:
 
     def start(self):
         """Starts the process, as `with` does first, for a test that looks before the port is open."""
+        self._told_to_end = False
         self.process = subprocess.Popen(
             self.args, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -168,8 +185,8 @@ class Server:
         return self
 
     def __exit__(self, kind, value, trace):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        if not self._told_to_end:    # a second signal would end it at once, and not in order
+            self.signal(signal.SIGTERM)
         try:
             code = self.process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -249,6 +266,8 @@ class Server:
         self.err.join()
 
     def signal(self, number):
+        """Sends it, unless the process has ended."""
+        self._told_to_end |= number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)
         self.process.send_signal(number)
 
     def wait(self, within_s=STOP_WITHIN_S):

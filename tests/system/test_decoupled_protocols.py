@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import shutil
+import signal
 import socket
 import struct
 import threading
@@ -290,7 +291,7 @@ def test_a_stop_lets_responses_come(tmp_path):
         call = channel.stream_stream(STREAM, pb.ModelInferRequest.SerializeToString, pb.ModelStreamInferResponse.FromString)(
             keep_open(ask("nxthffeld", 1, "held")), timeout=WITHIN_S)
         wait_for((folder / "hold.reached").exists, WITHIN_S, "the script waits")
-        server.process.terminate()
+        server.signal(signal.SIGTERM)
         wait_for(lambda: is_refused(server), WITHIN_S, "the port is closed")
         (folder / "hold").unlink()
         messages, code, _ = outcome(call)

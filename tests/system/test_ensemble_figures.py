@@ -81,9 +81,7 @@ def counted(server, model):
 
 
 def await_counts(server, **expected):
-    """Figures may follow an answer: waits until they are these, and then looks whether they stay."""
-    servers.wait_for(lambda: {model: counted(server, model) for model in expected} == expected, 60,
-                     f"{expected}, not { {model: counted(server, model) for model in expected} }")
+    servers.wait_equal(lambda: {model: counted(server, model) for model in expected}, expected, "figures follow an answer")
 
 
 def failures(server, model):

@@ -68,9 +68,8 @@ def statistics(server):
 def await_counts(server):
     """Both servers count a request of an ensemble after its answer has left."""
     ended = {"pair": (4, 6), "outer": (1, 2), "slowly": (1, 0), "unbatched": (1, 0)}
-    servers.wait_for(lambda: ended == {
-        name: tuple(statistics(server)[name]["inference_stats"][how]["count"] for how in ("success", "fail")) for name in ended},
-        60, "all requests are counted")
+    servers.wait_equal(lambda: {name: tuple(one["inference_stats"][how]["count"] for how in ("success", "fail"))
+                                for name, one in statistics(server).items() if name in ended}, ended, "all requests are counted")
 
 
 def all_counts(server):

@@ -130,7 +130,7 @@ def end_stream(stream):
 
 
 def test_an_old_connection_ends_in_two_steps(serve):
-    with serve(max_connection_age=500) as server, h2.Connection(url_of(server)) as client:
+    with serve(max_connection_age=1500) as server, h2.Connection(url_of(server)) as client:
         client.send(h2.begin(1))
         code, last, _ = h2.goaway(client.await_frame(h2.GOAWAY))
         assert (code, last) == (h2.NO_ERROR, 2**31 - 1)
@@ -142,7 +142,7 @@ def test_an_old_connection_ends_in_two_steps(serve):
 
 
 def test_after_the_grace_calls_are_cut_off(serve):
-    with serve(max_connection_age=300, max_connection_age_grace=300) as server, h2.Connection(url_of(server)) as client:
+    with serve(max_connection_age=1000, max_connection_age_grace=300) as server, h2.Connection(url_of(server)) as client:
         client.send(h2.begin(1))
         frames = client.take_all()
         assert [got for got in frames if got.kind == h2.GOAWAY]

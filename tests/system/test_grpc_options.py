@@ -2,6 +2,7 @@
 """Options that bound what clients of gRPC may do, through the program: each test fails if its option has no effect."""
 
 import os
+import signal
 import struct
 import threading
 
@@ -122,7 +123,7 @@ def test_a_stop_gives_up_a_reader_that_sleeps(models):
         with h2.Connection(server.grpc_url, settings=h2.setting(h2.INITIAL_WINDOW_SIZE, 0)) as connection:
             begin_square(connection, 1, 1000)
             wait_for(lambda: 2 in count_reported(server), WITHIN_S, "the backend waits")
-            server.process.terminate()
+            server.signal(signal.SIGTERM)
             assert server.wait() == 0
 
 

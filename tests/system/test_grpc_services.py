@@ -3,6 +3,7 @@
 
 import queue
 import shutil
+import signal
 
 import grpc
 import numpy as np
@@ -90,7 +91,7 @@ def test_a_stop_ends_watches_and_reflection(models):
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(asked.get, None))
         next(reflection)
         assert [watch.next() for watch in watches] == [SERVING, SERVING, SERVICE_UNKNOWN]
-        served.process.terminate()
+        served.signal(signal.SIGTERM)
         for watch in watches:
             assert watch.next() == NOT_SERVING
             assert watch.next() == grpc.StatusCode.UNAVAILABLE

@@ -75,12 +75,12 @@ threading.Condition.wait = tell
 """
 
 
-def processes_with(mark):
-    """The processes that have inherited this environment variable; a process that is gone is none."""
+def processes_with(mark, program=""):
+    """The processes that have inherited this environment variable, and run the program; a process that is gone is none."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes():
+            if mark.encode() in (folder / "environ").read_bytes() and os.readlink(folder / "exe").endswith(program):
                 found.append(int(folder.name))
     return found
 
@@ -406,7 +406,7 @@ def test_the_server_ends_with_its_program(dist, kind, by):
 @our_servers
 def test_a_server_that_is_killed_ends_its_program(dist, kind):
     with App(dist(kind), "fatal") as app:
-        server = [p for p in processes_with(app.mark) if os.readlink(f"/proc/{p}/exe").endswith("bin/tritonserver")]
+        server = processes_with(app.mark, "bin/tritonserver")
         os.kill(server[0], signal.SIGKILL)
         app.process.wait(WITHIN_S)
         app.await_nothing_left()

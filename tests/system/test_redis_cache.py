@@ -29,7 +29,7 @@ class Redis:
 
     def __enter__(self):
         self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL)
-        wait_for(self.answers, 20, "redis-server is there")
+        wait_for(self.answers, 60, "redis-server is there")
         return self
 
     def answers(self):
@@ -46,7 +46,9 @@ class Redis:
 
     @property
     def flags(self):
-        return ["--cache-config=redis,host=127.0.0.1", f"--cache-config=redis,port={self.port}"]
+        """It answers in time, however busy the machine is."""
+        settings = {"host": "127.0.0.1", "port": self.port, "connect_timeout": 30_000, "socket_timeout": 30_000, "wait_timeout": 30_000}
+        return [f"--cache-config=redis,{name}={value}" for name, value in settings.items()]
 
 
 def write_models(root, more=""):
@@ -72,7 +74,7 @@ def until_found(server, values):
         hits = counts(server, "m")["cache_hit"]
         identity(server, values)
         return counts(server, "m")["cache_hit"] > hits
-    wait_for(is_found, 20, "a hit")
+    wait_for(is_found, 60, "a hit")
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
@@ -154,7 +156,7 @@ def test_a_full_redis_costs_no_answer(tmp_path, models):
             values = [float(i)] * 100_000
             answer = infer(server, "m", {"inputs": [given("INPUT0", "FP32", [1, len(values)], values)]})
             assert answer.status == 200
-        wait_for(lambda: "into response cache: Redis answers to SET: OOM" in server.log(), 20, "the log")
+        wait_for(lambda: "into response cache: Redis answers to SET: OOM" in server.log(), 60, "the log")
 
 
 def test_what_is_no_redis_costs_no_answer(models):

@@ -111,7 +111,7 @@ def until_kept(server, values, model, name):
         hits = counts(server, model)["cache_hit"]
         identity(server, values, model, name)
         return counts(server, model)["cache_hit"] > hits
-    wait_for(is_found, 10, "a hit")
+    wait_for(is_found, 60, "a hit")
     return counts(server, model)["executions"] - misses
 
 
@@ -162,7 +162,7 @@ def test_a_response_whose_final_flag_comes_alone_is_kept(cached, tmp_path, model
         assert infer(server, "s", asked).json()["outputs"][0]["data"] == [7000]
         return counts(server, "s")["cache_hit"] > hits
     with make(cached.which, models, caches, LOCAL, f"--backend-directory={servers.BUILD / 'tests/backends'}", env=env) as server:
-        wait_for(lambda: is_found(server), 10, "a hit")
+        wait_for(lambda: is_found(server), 60, "a hit")
         if cached.which == "triton":
             return  # it keeps the first of several, too
         before = counts(server, "s")
@@ -181,7 +181,7 @@ def test_metrics_have_the_cache(cached):
     assert page.of("nv_cache_num_misses_per_model", "m") == stats["cache_miss"]
     assert page.of("nv_cache_hit_duration_per_model", "m") > 0 and page.of("nv_cache_miss_duration_per_model", "m") > 0
     assert not any(key[0].startswith("nv_cache") and ("model", "plain") in key for key in page.values)
-    wait_for(lambda: scrape(cached).value("nv_cache_num_hits") >= stats["cache_hit"], 10, "the gauges")
+    wait_for(lambda: scrape(cached).value("nv_cache_num_hits") >= stats["cache_hit"], 60, "the gauges")
     page = scrape(cached)
     assert page.value("nv_cache_num_lookups") == page.value("nv_cache_num_hits") + page.value("nv_cache_num_misses")
     assert page.value("nv_cache_num_entries") > 0 and 0 < page.value("nv_cache_util") < 1
@@ -345,5 +345,5 @@ def test_a_cache_that_fails_is_named_and_costs_no_answer(do, tmp_path, models):
     with held(tmp_path, write_models(models), do) as (server, _):
         for _ in range(3):
             identity(server, [1.0])
-        wait_for(lambda: "cache 'odd'" in server.log() or "Failed to insert key [" in server.log(), 10, "the log")
+        wait_for(lambda: "cache 'odd'" in server.log() or "Failed to insert key [" in server.log(), 60, "the log")
         assert counts(server, "m")["cache_hit"] == 0

@@ -67,7 +67,7 @@ def test_ready_comes_after_the_load_and_stopping_with_the_signal(tmp_path, place
         assert manager.said_until("READY=1") == ["STATUS=Loading models", "READY=1\nSTATUS=Serving"]
         with urllib.request.urlopen(f"http://{server.url}/v2/health/ready") as answer:
             assert answer.status == 200
-        os.kill(server.process.pid, signal.SIGTERM)
+        server.signal(signal.SIGTERM)
         assert manager.said_until("STOPPING=1") == ["STOPPING=1\nSTATUS=Answering the last requests"]
 
 
@@ -100,5 +100,5 @@ def test_no_sign_of_life_that_nobody_waits_for(tmp_path, environment):
     manager = Manager(str(tmp_path / "notify"), **environment)
     with Server(repository(tmp_path, CONFIG), env=manager.environment) as server:
         manager.said_until("READY=1")
-        os.kill(server.process.pid, signal.SIGTERM)
+        server.signal(signal.SIGTERM)
         assert len(manager.said_until("STOPPING=1")) == 1

@@ -129,7 +129,7 @@ def test_a_reader_that_sleeps_for_too_long_is_given_up(torrent):
     with serve(torrent, "--grpc-stall-timeout-secs=1") as server:
         before = memory(server, "VmRSS:")
         reader = Reader(server.grpc_url, RESPONSES)
-        await_flat(server, before + HELD // 2)
+        wait_for(lambda: memory(server, "VmHWM:") >= before + HELD // 2, 60, "the backend has waited for its reader, or waits")
         n_bytes, _ = reader.read_to_end()
         reader.close()
         assert n_bytes < 200_000

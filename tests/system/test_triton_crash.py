@@ -22,7 +22,7 @@ def genuine_(tmp_path_factory):
 def test_a_crash_repeats_the_test(genuine):
     _processes.append(genuine.process)
     if len(_processes) == 1:
-        genuine.process.send_signal(signal.SIGSEGV)    # not genuine.signal(), which tells that the end is meant
+        genuine.signal(signal.SIGSEGV)
         genuine.process.wait()
     with urllib.request.urlopen(f"http://{genuine.url}/v2/health/ready", timeout=60) as answer:
         assert answer.status == 200

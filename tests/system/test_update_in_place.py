@@ -252,7 +252,7 @@ def test_an_ensemble_stays_when_its_member_changes_in_place(which, tmp_path):
         # The genuine Triton loads the ensemble again, whose statistics begin at 0. A request of an ensemble is
         # counted after its answer has left.
         count = {"conch": 2, "triton": 1}[which]
-        servers.wait_for(lambda: pipelines.statistics(server, "e")["success"][0] == count, 60, f"the ensemble has {count}")
+        servers.wait_equal(lambda: pipelines.statistics(server, "e")["success"][0], count, "the ensemble's requests are counted")
         assert counted(server) == 2
 
 
