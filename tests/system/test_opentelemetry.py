@@ -2,6 +2,7 @@
 """Traces that go to a collector of OpenTelemetry: the spans of the genuine Triton and ours, both encodings, and collectors that are slow, dead or lie."""
 
 import json
+import queue
 import threading
 
 import numpy as np
@@ -210,6 +211,31 @@ def test_a_failure_is_told(tmp_path):
     # Each event loop's traces are sent in their order; those of different loops are not.
     assert sorted(told, key=str) == [(2, "as the script says", "Unsupported", 501, None), (2, "told to fail", "Internal", 500, None),
                                      (2, "told to fail", "Internal", None, 13)]
+
+
+def test_a_fault_of_the_client_is_no_error_of_the_server(tmp_path):
+    """The conventions leave the status of the server's span unset: in the whole 4xx of HTTP, and in the codes of gRPC that blame the client."""
+    python_models.write_python(tmp_path / "models", "py", """
+        def execute(self, requests):
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError("not so", pb_utils.TritonError.INVALID_ARG)) for _ in requests]
+        """, ("input", "IN", "FP32", [1]), ("output", "OUT", "FP32", [1]))
+    (tmp_path / "backends").mkdir()
+    place = python_models.place("ours", "conch", tmp_path / "backends")
+    with Collector() as collector, place.server(tmp_path / "models", flags=collector.flags()) as server:
+        assert infer(server, "py", {"inputs": [given("IN", "FP32", [1], [1])]}).status == 400
+        tensor = triton_grpc.InferInput("IN", [1], "FP32")
+        tensor.set_data_from_numpy(np.array([1], np.float32))
+        with pytest.raises(InferenceServerException, match="not so"):
+            triton_grpc.InferenceServerClient(server.grpc_url).infer("py", [tensor])
+        answers, client = queue.Queue(), triton_grpc.InferenceServerClient(server.grpc_url)
+        client.start_stream(lambda result, error: answers.put(error))
+        client.async_stream_infer("py", [tensor])
+        assert "not so" in str(answers.get(timeout=30))
+        client.stop_stream()
+        spans = [span for span in collector.wait(n_traces(3)) if span.name == "InferRequest"]
+    names = "conch.refusal", "error.type", "http.response.status_code", "rpc.grpc.status_code"
+    told = [(*span.status, *(span.attributes.get(name) for name in names)) for span in spans]
+    assert sorted(told, key=str) == [(0, "", "not so", None, 400, None), (0, "", "not so", None, None, 3), (0, "", "not so", None, None, None)]
 
 
 def test_a_reply_has_its_status(root):

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "core/server/server.h"
+#include "frontends/ops/errors.h"
 #include "frontends/tracing/otlp_settings.h"
 #include "frontends/tracing/otlp_writer.h"
 #include "frontends/tracing/traced.h"
@@ -187,6 +188,29 @@ static void put_operation(struct encoder *e, const struct traced *t)
     }
 }
 
+/* Do the conventions leave the status of the server's span unset? The code counts that the client
+ * got; a client that has left, and each request of a stream, has got none. */
+static bool is_fault_of_client(const struct traced *t)
+{
+    const struct ops_error *codes = ops_error_of(t->span.error);
+    int status = t->span.reply_status;
+    if (t->stamps[STAMP_HTTP_RECV_START]) {
+        status = status == TRACED_NO_STATUS ? codes->http_status : status;
+        return status >= 400 && status < 500;
+    }
+    switch (status == TRACED_NO_STATUS ? codes->grpc_status : status) {
+    case 2:  /* UNKNOWN */
+    case 4:  /* DEADLINE_EXCEEDED */
+    case 12: /* UNIMPLEMENTED */
+    case 13: /* INTERNAL */
+    case 14: /* UNAVAILABLE */
+    case 15: /* DATA_LOSS */
+        return false;
+    default:
+        return true;
+    }
+}
+
 static void put_status(struct encoder *e, const char *message)
 {
     struct otlp_mark status = otlp_begin_message(&e->out, of_status, SMALL_LENGTH);
@@ -219,17 +243,20 @@ static void add_root_span(struct encoder *e, const struct traced *t)
                                            .kind = KIND_SERVER,
                                            .more_flags = span->has_parent ? FLAG_IS_REMOTE : 0,
                                        });
-    if (span->name || span->error) {
+    bool is_error = span->error_text && !is_fault_of_client(t);
+    if (span->name || span->error_text) {
         otlp_begin_list(&e->out, of_attributes);
         if (span->name)
             put_operation(e, t);
-        if (span->error)
-            put_span_text(e, KEY("error.type"), span->error);
+        if (is_error)
+            put_span_text(e, KEY("error.type"), status_code_name(span->error));
+        else if (span->error_text)
+            put_span_text(e, KEY("conch.refusal"), clean_text(e, span->error_text));
         otlp_end_list(&e->out);
     }
     if (start_ns && t->root.trace.level & TRACE_TIMESTAMPS)
         put_stamps(e, t);
-    if (span->error)
+    if (is_error)
         put_status(e, span->error_text);
     otlp_end(&e->out, mark);
 }

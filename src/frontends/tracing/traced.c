@@ -290,10 +290,10 @@ void traced_refused(struct traced *t)
 
 void traced_failed(struct traced *t, const struct status *st)
 {
-    if (!t || !t->home->has_spans || t->span.error)
+    if (!t || !t->home->has_spans || t->span.error_text)
         return;
     MEM_CHARGE(NULL, 0);
-    t->span.error = status_code_name(status_code(st));
+    t->span.error = status_code(st);
     t->span.error_text = mem_strdup(status_message(st));
 }
 

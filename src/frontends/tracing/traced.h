@@ -20,11 +20,11 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/status.h"
 #include "core/trace/trace.h"
 #include "frontends/tracing/trace_context.h"
 
 struct pool;
-struct status;
 struct traced;
 struct trace_setting;
 
@@ -122,9 +122,9 @@ struct traced_span {
     char *state;      /* the client's tracestate; NULL: none */
     const char *name; /* of the operation: an HTTP route, a method of gRPC; static */
     uint64_t ended_ns;
-    int reply_status;  /* of HTTP, or of gRPC; TRACED_NO_STATUS: there was none */
-    const char *error; /* the name of its code; static; NULL: no failure */
-    char *error_text;
+    int reply_status; /* of HTTP, or of gRPC; TRACED_NO_STATUS: there was none */
+    char *error_text; /* NULL: no failure */
+    enum status_code error;
 };
 
 /* A trace and its first part are one block of a pool: a usual request asks for no other memory. */
