@@ -72,6 +72,21 @@ TRITONSERVER_Error *backend_refuse_gpu(TRITONBACKEND_ModelInstance *instance, co
                          model, place + 2);
 }
 
+TRITONSERVER_Error *backend_report_memory(TRITONBACKEND_Model *model,
+                                          TRITONBACKEND_ModelInstance *instance, uint64_t bytes)
+{
+    TRITONSERVER_BufferAttributes *usage;
+    TRITONSERVER_Error *err;
+
+    TRY(TRITONSERVER_BufferAttributesNew(&usage)); /* of the machine's memory, device 0 */
+    err = TRITONSERVER_BufferAttributesSetByteSize(usage, bytes);
+    if (!err)
+        err = instance ? TRITONBACKEND_ModelInstanceReportMemoryUsage(instance, &usage, 1)
+                       : TRITONBACKEND_ModelReportMemoryUsage(model, &usage, 1);
+    backend_ignore(TRITONSERVER_BufferAttributesDelete(usage), "ending a report of memory");
+    return err;
+}
+
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model)
 {
     return conch_model_declare_bounded ? conch_model_declare_bounded(model) : NULL;

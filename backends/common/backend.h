@@ -57,6 +57,14 @@ TRITONSERVER_Error *backend_refuse_gpu(TRITONBACKEND_ModelInstance *instance, co
                                        const char *text);
 
 /*
+ * backend_report_memory - tell the server how much of the machine's memory a model keeps, or one of
+ * its instances: memory_usage of the statistics. Replaces what was told before.
+ * @instance  NULL: the model itself
+ */
+TRITONSERVER_Error *backend_report_memory(TRITONBACKEND_Model *model,
+                                          TRITONBACKEND_ModelInstance *instance, uint64_t bytes);
+
+/*
  * backend_declare_bounded - declare that the size of the inputs bounds the time of an execution
  * (include/conch/backend.h). No effect on a server without that function.
  */

@@ -5,10 +5,13 @@
  */
 #include "common/model_file.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- The file -------------------------------------------------------------------------------- */
 
@@ -50,6 +53,40 @@ static TRITONSERVER_Error *make_model_path(TRITONBACKEND_Model *handle, const ch
     }
     *ret_path = path;
     return NULL;
+}
+
+/* SavedModels have one folder in another. */
+#define MAX_DEPTH 4
+
+static uint64_t count_file_bytes(int folder, const char *name, int depth)
+{
+    struct dirent *entry;
+    struct stat info;
+    uint64_t sum = 0;
+    DIR *dir;
+    int fd;
+
+    if (fstatat(folder, name, &info, 0) != 0)
+        return 0;
+    if (!S_ISDIR(info.st_mode))
+        return S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
+    fd = depth < MAX_DEPTH ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    while ((entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            sum += count_file_bytes(dirfd(dir), entry->d_name, depth + 1);
+    closedir(dir);
+    return sum;
+}
+
+uint64_t model_file_bytes(const char *path)
+{
+    return count_file_bytes(AT_FDCWD, path, 0);
 }
 
 TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct doc *config,

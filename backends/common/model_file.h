@@ -27,6 +27,12 @@ TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct do
                                     const char *model, const char *name, const char *inner,
                                     char **ret_path);
 
+/*
+ * model_file_bytes - the size of a file, or of all files in a folder and in its folders. What
+ * cannot be read counts 0.
+ */
+uint64_t model_file_bytes(const char *path);
+
 /* What completes a configuration that has no inputs or no outputs. */
 struct model_file_parts {
     int64_t max_batch_size;

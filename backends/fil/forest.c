@@ -148,6 +148,7 @@ static TRITONSERVER_Error *read_forest_header(const struct treelite *t, treelite
 struct tree_fields {
     const struct treelite *t;
     const struct forest_header *header;
+    uint64_t size; /* bytes of the fields of all trees so far */
     treelite_model model;
     uint64_t tree;
     size_t n_nodes;
@@ -161,17 +162,18 @@ struct tree_fields {
     size_t n_room;
 };
 
-static TRITONSERVER_Error *read_tree(const struct tree_fields *f, const char *name,
+static TRITONSERVER_Error *read_tree(struct tree_fields *f, const char *name,
                                      struct treelite_field *ret_field)
 {
     if (f->t->GetTreeField(f->model, f->tree, name, ret_field) != 0)
         return treelite_error(f->t, TRITONSERVER_ERROR_INTERNAL, name);
+    f->size += ret_field->n * ret_field->item_size;
     return NULL;
 }
 
 /* Reads a field with one element for each node. */
-static TRITONSERVER_Error *read_of_nodes(const struct tree_fields *f, const char *name,
-                                         size_t item_size, const void **ret_data)
+static TRITONSERVER_Error *read_of_nodes(struct tree_fields *f, const char *name, size_t item_size,
+                                         const void **ret_data)
 {
     struct treelite_field field = {0};
 
@@ -184,6 +186,18 @@ static TRITONSERVER_Error *read_of_nodes(const struct tree_fields *f, const char
                              (unsigned long long)f->tree, name, field.n, f->n_nodes);
     if (ret_data)
         *ret_data = field.data;
+    return NULL;
+}
+
+/* Not of the prediction, but in memory: how often each node was visited in training, and so on. */
+static TRITONSERVER_Error *count_other_fields(struct tree_fields *f)
+{
+    static const char *const names[] = {
+        "data_count", "data_count_present", "sum_hess", "sum_hess_present", "gain", "gain_present"};
+    struct treelite_field field = {0};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        TRY(read_tree(f, names[i], &field));
     return NULL;
 }
 
@@ -215,7 +229,7 @@ static TRITONSERVER_Error *read_tree_fields(struct tree_fields *f)
     f->n_vectors = field.n;
     TRY(read_tree(f, "category_list", &field));
     f->n_lists = field.n;
-    return NULL;
+    return count_other_fields(f);
 }
 
 /* A leaf's vector has the shape that the header says; a leaf without one has a single value, and
@@ -318,6 +332,7 @@ TRITONSERVER_Error *forest_read(const struct treelite *t, treelite_model model,
     free(fields.depths);
     if (err)
         return err;
+    shape.size = fields.size;
     shape.has_vectors = header.leaf_shape[1] > 1;
     *ret_forest = shape;
     return NULL;

@@ -26,6 +26,7 @@ struct forest {
     bool has_vectors;                         /* leaves are vectors of one value per class */
     uint64_t n_trees;
     uint32_t depth; /* of the deepest tree: nodes from the root to a leaf */
+    uint64_t size;  /* bytes of all arrays of all trees */
 };
 
 /*

@@ -233,7 +233,8 @@ static TRITONSERVER_Error *open_forest(struct forest_model *f, struct frame_mode
     TRY(make_configs(f, &asked));
     TRY(read_scores(f));
     TRY(try_prediction(f));
-    return forest_model_configure(f, m, &asked, default_max_batch_size);
+    TRY(forest_model_configure(f, m, &asked, default_max_batch_size));
+    return backend_report_memory(m->handle, NULL, f->forest.size);
 }
 
 TRITONSERVER_Error *forest_model_open(struct frame_model *m)

@@ -76,6 +76,8 @@ struct walk {
     char value[PATH_MAX];        /* the same; a longer value is no path, so it is cut off */
     TRITONSERVER_Error *refused; /* ends the walk, too */
 
+    uint64_t external_bytes; /* of the tensors in other files so far */
+
     const char *wanted; /* an input or output of the model; NULL: no shape is wanted */
     bool has_shape;     /* of the current value */
     bool found;         /* the wanted value has a shape */
@@ -288,12 +290,16 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
     }
     if (kind == ENTRY && !w->refused && strcmp(w->key, "location") == 0)
         w->refused = check_location(w);
+    if (kind == ENTRY && !w->refused && strcmp(w->key, "length") == 0 &&
+        __builtin_add_overflow(w->external_bytes, strtoull(w->value, NULL, 10), &w->external_bytes))
+        w->external_bytes = UINT64_MAX;
     if (kind == VALUE && depth == DEPTH_OF_VALUES && w->wanted &&
         strncmp(w->wanted, w->name, sizeof(w->name) - 1) == 0)
         w->found |= w->has_shape;
 }
 
-static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted, bool *ret_found)
+static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted, bool *ret_found,
+                                           uint64_t *ret_bytes)
 {
     struct walk *w = calloc(1, sizeof(*w));
     TRITONSERVER_Error *err;
@@ -312,23 +318,26 @@ static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted,
         close(w->fd);
     err = w->refused;
     *ret_found = w->found;
+    *ret_bytes = w->external_bytes;
     free(w->folder);
     free(folder);
     free(w);
     return err;
 }
 
-TRITONSERVER_Error *external_check(const char *file)
+TRITONSERVER_Error *external_check(const char *file, uint64_t *ret_bytes)
 {
     bool found;
 
-    return walk_model_file(file, NULL, &found);
+    return walk_model_file(file, NULL, &found, ret_bytes);
 }
 
 bool external_has_shape(const char *file, const char *name)
 {
     bool found = false;
+    uint64_t bytes;
 
-    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found)); /* it was walked before */
+    /* It was walked before. */
+    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found, &bytes));
     return found;
 }

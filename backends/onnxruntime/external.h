@@ -13,10 +13,11 @@
 /*
  * external_check - are all these files in the folder of the ONNX file, with links followed? A file
  * that is no ONNX file passes; ONNX Runtime reports its faults.
+ * @ret_bytes  what the file says that the tensors in other files have
  * Errors: NOT_FOUND    one does not exist
  *         INVALID_ARG  one is somewhere else
  */
-TRITONSERVER_Error *external_check(const char *file);
+TRITONSERVER_Error *external_check(const char *file, uint64_t *ret_bytes);
 
 /*
  * external_has_shape - does the file say which shape that input or output of the model has? ONNX

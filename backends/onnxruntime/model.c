@@ -266,10 +266,11 @@ static TRITONSERVER_Error *declare_small_cost(const struct model *m, TRITONBACKE
 
 static TRITONSERVER_Error *load_onnx_model(struct model *m, TRITONBACKEND_Model *handle)
 {
+    uint64_t external_bytes;
     bool complete;
 
     TRY(find_file(m, handle));
-    TRY(external_check(m->path));
+    TRY(external_check(m->path, &external_bytes));
     TRY(session_open(m));
     TRY(read_model_inputs(m));
     TRY(read_model_outputs(m));
@@ -281,7 +282,9 @@ static TRITONSERVER_Error *load_onnx_model(struct model *m, TRITONBACKEND_Model 
     TRY(ragged_read(m->config, &m->ragged));
     TRY(model_check_config(m));
     find_sources(m);
-    return declare_small_cost(m, handle);
+    TRY(declare_small_cost(m, handle));
+    /* ONNX Runtime 1.16 does not tell what a session keeps; most of it are the weights. */
+    return backend_report_memory(handle, NULL, model_file_bytes(m->path) + external_bytes);
 }
 
 TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,

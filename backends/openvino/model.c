@@ -288,6 +288,25 @@ static TRITONSERVER_Error *compile_model(struct model *m)
     return read_ports(m, &m->outputs);
 }
 
+/* OpenVINO does not tell what a compiled model takes. So the size of its weights is that of the
+ * files that have them: the .bin beside an .xml, or else all that the model consists of. */
+static TRITONSERVER_Error *report_weights(const struct model *m)
+{
+    size_t len = strlen(m->path);
+    const char *path = m->path;
+    char *weights = NULL;
+    uint64_t bytes;
+
+    if (len > 4 && strcmp(path + len - 4, ".xml") == 0) {
+        if (asprintf(&weights, "%.*s.bin", (int)(len - 4), path) < 0)
+            return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+        path = weights;
+    }
+    bytes = model_file_bytes(path);
+    free(weights);
+    return backend_report_memory(m->frame->handle, NULL, bytes);
+}
+
 static TRITONSERVER_Error *load_openvino_model(struct model *m)
 {
     bool complete;
@@ -303,7 +322,8 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m)
     TRY(ragged_read(m->frame->config, &m->ragged));
     TRY(check_config(m));
     TRY(fit_model(m));
-    return compile_model(m);
+    TRY(compile_model(m));
+    return report_weights(m);
 }
 
 TRITONSERVER_Error *model_open(struct frame_model *frame)

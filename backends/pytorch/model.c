@@ -97,7 +97,8 @@ static TRITONSERVER_Error *open_torch_model(struct torch_model *t, const struct 
     TRY(read_options(t, m));
     TRY(load_module(t, m));
     TRY(choose_sharing(t, m));
-    return ports_read(t, m->config);
+    TRY(ports_read(t, m->config));
+    return backend_report_memory(m->handle, NULL, t->module->size);
 }
 
 TRITONSERVER_Error *torch_model_open(struct frame_model *m)

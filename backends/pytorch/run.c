@@ -23,6 +23,7 @@ struct runner {
     struct torch_model *model;
     struct shim_model *module; /* the model's, or a copy */
     bool owns_module;
+    TRITONBACKEND_ModelInstance *instance;
     struct gathered *in;        /* for each input of the configuration */
     struct shim_tensor *inputs; /* for each argument, or member of a dictionary */
     size_t n_inputs;
@@ -333,7 +334,7 @@ static TRITONSERVER_Error *fill_runner(struct runner *r)
         r->inputs[i].type = TRITONSERVER_TYPE_INVALID;
     TRY(take_module(r));
     warm(r);
-    return NULL;
+    return r->owns_module ? backend_report_memory(NULL, r->instance, r->module->size) : NULL;
 }
 
 TRITONSERVER_Error *runner_open(struct frame_instance *in)
@@ -343,6 +344,7 @@ TRITONSERVER_Error *runner_open(struct frame_instance *in)
     if (!r)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     in->state = r;
+    r->instance = in->handle;
     r->model = in->model->state;
     return fill_runner(r);
 }

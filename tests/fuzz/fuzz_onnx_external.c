@@ -17,12 +17,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fd = memfd_create("onnx", MFD_CLOEXEC);
     TRITONSERVER_Error *err;
+    uint64_t bytes;
     char path[64];
 
     assert(fd >= 0);
     assert(write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    err = external_check(path);
+    err = external_check(path, &bytes);
     if (err) {
         TRITONSERVER_Error_Code code = TRITONSERVER_ErrorCode(err);
 
