@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cuda.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -262,6 +263,7 @@ struct config_facts lint_facts(const struct model_check *l)
         .folder_files = (const char *const *)l->sm.folder_files,
         .n_folder_files = l->sm.n_folder_files,
         .auto_complete = !l->run->options->disable_auto_complete_config,
+        .count_gpus = cuda_count_devices,
     };
 }
 

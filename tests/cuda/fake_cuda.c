@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libcuda.so.1 without a GPU: the functions that frontends/shm/cuda_memory.c looks for, with the
+ * A libcuda.so.1 without a GPU: the functions that base/cuda.c looks for, with the
  * types of the driver's ABI. "Memory of a GPU" is an object of shm_open(), whose name stands in the
  * handle behind the letters FAKE. Its device address leads to pages that nobody may access, so that
  * code which uses it as an address of its own ends by SIGSEGV.

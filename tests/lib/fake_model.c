@@ -70,7 +70,7 @@ static void make_fake(struct fake_model *f, struct server_options *options, cons
     must(model_make_specs(f->model), "specs");
     f->model->instances = mem_zalloc(n_instances * sizeof(struct instance *));
     for (uint32_t i = 0; i < n_instances; i++) {
-        must(instance_new(f->model, config, config->pb->instance_group[0], (int)i,
+        must(instance_new(f->model, config, config->pb->instance_group[0], (int)i, 0,
                           &f->model->instances[i]),
              "instance");
         f->model->n_instances++;

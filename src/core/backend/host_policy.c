@@ -7,6 +7,7 @@
  */
 #include "core/backend/host_policy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -40,7 +41,19 @@ const char *host_policy_of(const Inference__ModelInstanceGroup *group)
 {
     if (*group->host_policy)
         return group->host_policy;
+    if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU)
+        return NULL;
     return group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL ? "model" : "cpu";
+}
+
+const char *host_policy_on(const Inference__ModelInstanceGroup *group, int device,
+                           struct host_policy_name *room)
+{
+    const char *policy = host_policy_of(group);
+    if (policy)
+        return policy;
+    snprintf(room->text, sizeof(room->text), "gpu_%d", device);
+    return room->text;
 }
 
 /* The last value wins; NULL when it is not set. */

@@ -17,8 +17,18 @@ struct cpu_binding;
 struct host_policy_setting;
 struct status;
 
-/* host_policy_of - the name of a group's policy; the group's kind must be set. Borrowed. */
+/* host_policy_of - the name of a group's policy; the group's kind must be set. Borrowed. NULL: its
+ * GPUs have policies of their own. */
 const char *host_policy_of(const Inference__ModelInstanceGroup *group);
+
+struct host_policy_name {
+    char text[16];
+};
+
+/* host_policy_on - the same for a group's instance on that GPU. Borrowed from the group and from
+ * *room. */
+const char *host_policy_on(const Inference__ModelInstanceGroup *group, int device,
+                           struct host_policy_name *room);
 
 /* host_policy_check_setting - is there a setting of that name? Errors: STATUS_UNSUPPORTED  neither
  * numa-node nor cpu-cores */

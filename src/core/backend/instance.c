@@ -51,7 +51,8 @@ static enum instance_kind to_instance_kind(Inference__ModelInstanceGroup__Kind k
 NODISCARD static struct status *follow_host_policy(struct instance *in)
 {
     const struct server_options *o = in->model->services->options;
-    const char *policy = host_policy_of(in->group);
+    struct host_policy_name name;
+    const char *policy = host_policy_on(in->group, in->device_id, &name);
     struct status *st = host_policy_document(o->host_policies, o->n_host_policies, policy,
                                              &in->host_policy_document);
     if (st)
@@ -69,7 +70,9 @@ NODISCARD static struct status *initialize_backend_instance(struct instance *in)
 
 struct status *instance_enter_cpu_binding(const struct instance *in, struct cpu_binding *ret_before)
 {
-    return host_policy_enter(in->cpu_binding, host_policy_of(in->group), ret_before);
+    struct host_policy_name name;
+    return host_policy_enter(in->cpu_binding, host_policy_on(in->group, in->device_id, &name),
+                             ret_before);
 }
 
 /* Threads that the backend starts meanwhile inherit the binding. */
@@ -147,7 +150,7 @@ static struct instance *new_struct(struct model *m)
 }
 
 struct status *instance_new(struct model *m, struct model_config *config,
-                            const Inference__ModelInstanceGroup *group, int index,
+                            const Inference__ModelInstanceGroup *group, int index, int device,
                             struct instance **ret_instance)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
@@ -158,12 +161,17 @@ struct status *instance_new(struct model *m, struct model_config *config,
     atomic_init(&in->n_users, 1);
     in->name = mem_printf("%s_%d", group->name, index);
     in->kind = to_instance_kind(group->kind);
+    in->device_id = device;
     /* A configuration may allow a batch of billions, but never so many requests wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
     in->stats = new_counters(m);
 
-    log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,
-                m->version_text);
+    if (in->kind == INSTANCE_GPU)
+        log_verbose(1, "initializing instance '%s' of model '%s' version %s on GPU %d", in->name,
+                    m->name, m->version_text, device);
+    else
+        log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,
+                    m->version_text);
     struct status *st = follow_host_policy(in);
     if (!st)
         st = initialize_instance(in);

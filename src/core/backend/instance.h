@@ -159,13 +159,14 @@ struct instance {
  * Thread: control. Several threads may make instances of one model at the same time.
  * @config  that of the group; the instance has a reference
  * @index   the last part of its name
+ * @device  its GPU; 0 for an instance on CPUs
  * Errors:  STATUS_INVALID_ARG  a host policy that cannot be read
  *          STATUS_INTERNAL     CPUs or memory of its policy are not available
  *          and those of the backend, which has finalised the instance then
  */
 NODISCARD struct status *instance_new(struct model *m, struct model_config *config,
                                       const Inference__ModelInstanceGroup *group, int index,
-                                      struct instance **ret_instance);
+                                      int device, struct instance **ret_instance);
 
 /*
  * instance_ref, instance_unref - count what uses an instance that a change of the model may take

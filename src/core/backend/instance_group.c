@@ -27,7 +27,8 @@ enum {
 
 struct instance_job {
     const Inference__ModelInstanceGroup *group;
-    int index; /* the last part of its name */
+    int index;  /* the last part of its name */
+    int device; /* its GPU; 0: none */
     struct instance **place;
     struct status *outcome;
 };
@@ -50,7 +51,8 @@ static void make_instance(void *arg, size_t i)
     if (atomic_load(&making->failed))
         return;
     struct instance_job *o = &making->jobs[i];
-    o->outcome = instance_new(making->model, making->config, o->group, o->index, o->place);
+    o->outcome =
+        instance_new(making->model, making->config, o->group, o->index, o->device, o->place);
     if (!o->outcome)
         o->outcome = warmup_run(making->warmup, *o->place);
     if (o->outcome)
@@ -95,14 +97,26 @@ NODISCARD static struct status *collect_outcome(const struct making *making)
     return first;
 }
 
+/* A group of GPUs has `count` instances on each of them. */
+static size_t count_places(const Inference__ModelInstanceGroup *group)
+{
+    return MAX(group->n_gpus, (size_t)1);
+}
+
+static int device_of(const Inference__ModelInstanceGroup *group, size_t place)
+{
+    return place < group->n_gpus ? group->gpus[place] : 0;
+}
+
 NODISCARD static struct status *count_instances(const struct model *m,
                                                 const Inference__ModelConfig *pb, uint32_t *ret_n)
 {
     int64_t n = 0, names_bytes = 0;
     for (size_t g = 0; g < pb->n_instance_group; g++) {
         const Inference__ModelInstanceGroup *group = pb->instance_group[g];
-        n += group->count;
-        names_bytes += (int64_t)(strlen(group->name) + INDEX_BYTES) * group->count;
+        int64_t of_group = group->count * (int64_t)count_places(group);
+        n += of_group;
+        names_bytes += (int64_t)(strlen(group->name) + INDEX_BYTES) * of_group;
     }
     if (n > CONFIG_MAX_INSTANCES)
         return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
@@ -164,9 +178,12 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
     struct instance_job *o = making.jobs;
     struct instance **place = m->instances;
     for (size_t g = 0; g < pb->n_instance_group; g++) {
-        for (int i = 0; i < pb->instance_group[g]->count; i++)
-            *o++ =
-                (struct instance_job){.group = pb->instance_group[g], .index = i, .place = place++};
+        const Inference__ModelInstanceGroup *group = pb->instance_group[g];
+        for (size_t p = 0; p < group->count * count_places(group); p++)
+            *o++ = (struct instance_job){.group = group,
+                                         .index = (int)(p / count_places(group)),
+                                         .device = device_of(group, p % count_places(group)),
+                                         .place = place++};
     }
     st = make_all(&making, reg);
     mem_free(making.jobs);
@@ -224,10 +241,11 @@ static void present_done(struct present *p)
 }
 
 /* Returns an instance of that kind that has no place yet, the first one; NULL: there is none. */
-static struct instance *find_place_for(struct present *p, const struct kind *kind)
+static struct instance *find_place_for(struct present *p, const struct kind *kind, int device)
 {
     for (uint32_t i = 0; i < p->model->n_instances; i++) {
-        if (p->stays[i] || !is_same_kind(&p->kinds[i], kind))
+        if (p->stays[i] || p->model->instances[i]->device_id != device ||
+            !is_same_kind(&p->kinds[i], kind))
             continue;
         p->stays[i] = true;
         return p->model->instances[i];
@@ -240,30 +258,36 @@ static void place_group(struct instance_change *c, struct present *p, struct mak
                         const Inference__ModelInstanceGroup *group)
 {
     struct kind kind = kind_of(group);
-    for (int i = 0; i < group->count; i++) {
+    size_t n_places = count_places(group);
+    for (size_t i = 0; i < group->count * n_places; i++) {
         struct instance **place = &c->all[c->n++];
-        *place = find_place_for(p, &kind);
+        int device = device_of(group, i % n_places);
+        *place = find_place_for(p, &kind, device);
         if (!*place)
-            making->jobs[making->n++] =
-                (struct instance_job){.group = group, .index = i, .place = place};
+            making->jobs[making->n++] = (struct instance_job){
+                .group = group, .index = (int)(i / n_places), .device = device, .place = place};
     }
     mem_free(kind.bytes);
 }
 
 /* An instance that has stayed may have the name that a new one would get: that one gets the next
- * number that is free. */
+ * number that is free on its GPU. */
 static void choose_names(const struct instance_change *c, struct making *making)
 {
     struct map taken = MAP_INIT;
     char **names = mem_zalloc((making->n + 1) * sizeof(*names));
+    char **kept = mem_zalloc((c->n + 1) * sizeof(*kept));
     for (uint32_t i = 0; i < c->n; i++) {
-        if (c->all[i])
-            map_puts(&taken, c->all[i]->name, c->all[i]);
+        if (c->all[i]) {
+            char *name = mem_printf("%s %d", c->all[i]->name, c->all[i]->device_id);
+            map_puts(&taken, name, c->all[i]);
+            kept[i] = name;
+        }
     }
     for (uint32_t i = 0; i < making->n; i++) {
         struct instance_job *o = &making->jobs[i];
         for (;; o->index++) {
-            names[i] = mem_printf("%s_%d", o->group->name, o->index);
+            names[i] = mem_printf("%s_%d %d", o->group->name, o->index, o->device);
             if (!map_gets(&taken, names[i]))
                 break;
             mem_free(names[i]);
@@ -273,6 +297,9 @@ static void choose_names(const struct instance_change *c, struct making *making)
     map_done(&taken);
     for (uint32_t i = 0; i < making->n; i++)
         mem_free(names[i]);
+    for (uint32_t i = 0; i < c->n; i++)
+        mem_free(kept[i]);
+    mem_free(kept);
     mem_free(names);
 }
 

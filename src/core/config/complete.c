@@ -264,9 +264,28 @@ struct status *config_normalise(struct model_config *c)
     return st;
 }
 
+static bool prefers_gpus(const struct config_facts *facts)
+{
+    for (size_t i = 0; i < facts->n_preferred_groups; i++) {
+        if (facts->preferred_groups[i].kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU)
+            return true;
+    }
+    return false;
+}
+
+/* The driver starts only for a model that may need it. Beyond the reference, a group without a
+ * kind is on GPUs only if the backend prefers them. */
+static int count_gpus(const Inference__ModelConfig *pb, const struct config_facts *facts)
+{
+    bool may_need = prefers_gpus(facts);
+    for (size_t i = 0; i < pb->n_instance_group; i++)
+        may_need |= pb->instance_group[i]->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU;
+    return may_need && facts->count_gpus ? facts->count_gpus() : 0;
+}
+
 /* Without a group the model gets one: as the backend prefers it, named after the model. */
 NODISCARD static struct status *add_default_group(struct model_config *c,
-                                                  const struct config_facts *facts)
+                                                  const struct config_facts *facts, int n_gpus)
 {
     Inference__ModelInstanceGroup *group =
         append_message(c, "instance_group", &inference__model_instance_group__descriptor);
@@ -275,7 +294,7 @@ NODISCARD static struct status *add_default_group(struct model_config *c,
     group->name = c->pb->name;
     for (size_t i = 0; i < facts->n_preferred_groups; i++) {
         const struct config_group *preferred = &facts->preferred_groups[i];
-        if (preferred->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && !facts->has_gpus)
+        if (preferred->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && n_gpus == 0)
             continue; /* the next one, or the server's choice, replaces it */
         group->kind = preferred->kind;
         group->count = preferred->count;
@@ -297,31 +316,42 @@ static int default_count(const Inference__ModelConfig *pb,
     return two && group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU ? 2 : 1;
 }
 
+NODISCARD static struct status *complete_group(struct model_config *c, size_t i,
+                                               const struct config_facts *facts, int n_gpus)
+{
+    Inference__ModelInstanceGroup *group = c->pb->instance_group[i];
+    if (!*group->name) {
+        group->name = config_text(c, "%s_%zu", c->pb->name, i);
+        if (!group->name)
+            return status_no_memory();
+    }
+    if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO)
+        group->kind = n_gpus > 0 && prefers_gpus(facts)
+                          ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU
+                          : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
+    if (group->count < 1)
+        group->count = default_count(c->pb, group, facts);
+    if (group->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU || group->n_gpus)
+        return NULL;
+    struct status *st = NULL;
+    for (int gpu = 0; gpu < n_gpus && !st; gpu++)
+        st = append_int(c, &group->base, "gpus", gpu);
+    return st;
+}
+
 struct status *model_config_complete_groups(struct model_config *c,
                                             const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
     if (config_is_ensemble(pb))
         return NULL;
-    if (pb->n_instance_group == 0) {
-        struct status *st = add_default_group(c, facts);
-        if (st)
-            return st;
-    }
-    for (size_t i = 0; i < pb->n_instance_group; i++) {
-        Inference__ModelInstanceGroup *group = pb->instance_group[i];
-        if (!*group->name) {
-            group->name = config_text(c, "%s_%zu", pb->name, i);
-            if (!group->name)
-                return status_no_memory();
-        }
-        if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO)
-            group->kind = facts->has_gpus ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU
-                                          : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
-        if (group->count < 1)
-            group->count = default_count(pb, group, facts);
-    }
-    return config_validate_groups(c, facts->has_gpus);
+    int n_gpus = count_gpus(pb, facts);
+    struct status *st = NULL;
+    if (pb->n_instance_group == 0)
+        st = add_default_group(c, facts, n_gpus);
+    for (size_t i = 0; i < pb->n_instance_group && !st; i++)
+        st = complete_group(c, i, facts, n_gpus);
+    return st ? st : config_validate_groups(c, n_gpus);
 }
 
 struct status *model_config_set_python(struct model_config *c, const char *runtime,

@@ -92,7 +92,7 @@ struct config_facts {
     /* For model_config_complete_groups(). */
     const struct config_group *preferred_groups; /* the backend's attribute */
     size_t n_preferred_groups;
-    bool has_gpus;
+    int (*count_gpus)(void); /* asked only when a group may be on GPUs; NULL: there are none */
 };
 
 /*

@@ -97,7 +97,7 @@ NODISCARD struct status *config_validate_backend(const struct model_config *c);
 NODISCARD struct status *config_validate_general(const struct model_config *c);
 NODISCARD struct status *config_validate_sequence(const struct model_config *c);
 NODISCARD struct status *config_validate_ensemble(const struct model_config *c);
-NODISCARD struct status *config_validate_groups(const struct model_config *c, bool has_gpus);
+NODISCARD struct status *config_validate_groups(const struct model_config *c, int n_gpus);
 NODISCARD struct status *config_validate_io(const struct model_config *c);
 NODISCARD struct status *config_validate_data(const struct model_config *c);
 

@@ -331,7 +331,20 @@ NODISCARD static struct status *validate_profiles(const struct model_config *c,
     return st;
 }
 
-struct status *config_validate_groups(const struct model_config *c, bool has_gpus)
+NODISCARD static struct status *validate_gpus(const struct model_config *c,
+                                              const Inference__ModelInstanceGroup *g, int n_gpus)
+{
+    for (size_t i = 0; i < g->n_gpus; i++) {
+        if (g->gpus[i] < 0 || g->gpus[i] >= n_gpus)
+            return config_fail(c, at_element(g, "gpus", i),
+                               "instance group %s of model %s specifies invalid or unsupported gpu "
+                               "id %d. GPUs of this machine: %d",
+                               g->name, c->pb->name, g->gpus[i], n_gpus);
+    }
+    return NULL;
+}
+
+struct status *config_validate_groups(const struct model_config *c, int n_gpus)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
@@ -349,7 +362,7 @@ struct status *config_validate_groups(const struct model_config *c, bool has_gpu
             break;
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
             field = "kind";
-            if (!has_gpus)
+            if (n_gpus == 0)
                 fault = "has kind KIND_GPU but server does not support GPUs";
             break;
         default:
@@ -364,6 +377,8 @@ struct status *config_validate_groups(const struct model_config *c, bool has_gpu
                                               "machine has"
                                             : NULL),
                              "instance group %s of model %s %s", g->name, pb->name, fault);
+        if (!st)
+            st = validate_gpus(c, g, n_gpus);
         if (!st)
             st = validate_profiles(c, g);
     }

@@ -4,6 +4,7 @@
  * or none. What can fail is done first, beside the instances in service, on a thread that is
  * joined, since it runs code of the backend.
  */
+#include "base/cuda.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -32,6 +33,7 @@ static void run_begin(void *arg)
     const struct model *m = c->m;
     c->facts->preferred_groups = m->backend->attribute.groups;
     c->facts->n_preferred_groups = m->backend->attribute.n_groups;
+    c->facts->count_gpus = cuda_count_devices;
     c->result = model_config_complete_groups(c->config, c->facts);
     if (!c->result)
         c->result = instances_change_begin(c->m, c->reg, c->config, &c->instances);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cpu_binding.h"
+#include "base/cuda.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -46,7 +47,7 @@ static const char *common_policy(const Inference__ModelConfig *pb)
     const char *policy = NULL;
     for (size_t i = 0; i < pb->n_instance_group; i++) {
         const char *this_policy = host_policy_of(pb->instance_group[i]);
-        if (policy && strcmp(this_policy, policy) != 0)
+        if (!this_policy || (policy && strcmp(this_policy, policy) != 0))
             return NULL;
         policy = this_policy;
     }
@@ -143,6 +144,7 @@ NODISCARD static struct status *bring_up_in_backend(struct model *m, struct back
     m->auto_complete = facts->auto_complete && reg->auto_complete;
     facts->preferred_groups = m->backend->attribute.groups;
     facts->n_preferred_groups = m->backend->attribute.n_groups;
+    facts->count_gpus = cuda_count_devices;
     st = model_config_complete_groups(config, facts);
     if (st)
         return st;

@@ -31,7 +31,8 @@ struct watch_use;
  * model_load - loads a model up to READY. Thread: control.
  *
  * @source     where its files are; the caller keeps it until the model is unloaded
- * @facts      for completing the configuration; `preferred_groups` is filled in here
+ * @facts      for completing the configuration; `preferred_groups` and `count_gpus` are filled in
+ *             here
  * @config     taken in every case
  * @members    of an ensemble: the models of its steps, in the configuration's order; borrowed, the
  *             new model has references of its own. NULL: it is none

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of a GPU that a client shares: it is opened by the handle that the client has made for
- * other processes, and copied to and from memory of the host.
- *
- * The driver is found at run time, under the name libcuda.so.1, and looked for once. Nothing of it
- * is linked, and no other library of CUDA is used.
+ * other processes, and copied to and from memory of the host, by CUDA's driver (base/cuda.h).
  *
  *     if (cuda_is_there())
  *         st = cuda_memory_open(handle, device_id, size_bytes, &m);
@@ -22,11 +19,10 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/cuda.h"
 
 struct cuda_memory;
 struct status;
-
-enum { CUDA_HANDLE_BYTES = 64 }; /* of a cudaIpcMemHandle_t */
 
 /* cuda_is_there - whether there are a driver and a GPU. The first call starts the driver. */
 bool cuda_is_there(void);

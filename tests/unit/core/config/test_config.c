@@ -124,6 +124,59 @@ static void instance_groups_are_placed(void **state)
     model_config_free(c);
 }
 
+static int two_gpus(void)
+{
+    return 2;
+}
+
+/* Completes the groups on a machine with two GPUs. */
+static struct status *place(struct model_config *c, const struct config_group *preferred, size_t n)
+{
+    struct config_facts facts = {.model_name = "m",
+                                 .preferred_groups = preferred,
+                                 .n_preferred_groups = n,
+                                 .count_gpus = two_gpus};
+    must(model_config_prepare(c, &facts));
+    return model_config_complete_groups(c, &facts);
+}
+
+static void groups_of_gpus_are_placed(void **state)
+{
+    static const struct config_group gpus = {INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU, 3};
+    const Inference__ModelInstanceGroup *group;
+    (void)state;
+    struct model_config *c = parse("backend: 'x'");
+    must(place(c, &gpus, 1));
+    group = c->pb->instance_group[0];
+    assert_int_equal(group->kind, INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU);
+    assert_int_equal(group->count, 3);
+    assert_int_equal(group->n_gpus, 2); /* all there are */
+    assert_int_equal(group->gpus[0], 0);
+    assert_int_equal(group->gpus[1], 1);
+    model_config_free(c);
+
+    c = parse("backend: 'x' instance_group { kind: KIND_GPU gpus: 1 }");
+    must(place(c, NULL, 0));
+    assert_int_equal(c->pb->instance_group[0]->n_gpus, 1);
+    model_config_free(c);
+
+    /* Only a backend that prefers GPUs gets them without being asked for. */
+    c = parse("backend: 'x' instance_group { }");
+    must(place(c, NULL, 0));
+    assert_int_equal(c->pb->instance_group[0]->kind,
+                     INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU);
+    assert_int_equal(c->pb->instance_group[0]->n_gpus, 0);
+    model_config_free(c);
+
+    c = parse("backend: 'x' instance_group { kind: KIND_GPU gpus: [ 0, 2 ] }");
+    struct status *st = place(c, NULL, 0);
+    assert_non_null(st);
+    assert_non_null(strstr(status_message(st), "instance group m_0 of model m specifies invalid or "
+                                               "unsupported gpu id 2. GPUs of this machine: 2"));
+    status_free(st);
+    model_config_free(c);
+}
+
 static void backends_may_prefer_groups(void **state)
 {
     const struct config_group preferred[] = {
@@ -360,6 +413,7 @@ int main(void)
         cmocka_unit_test(the_backend_is_found_by_platform_and_files),
         cmocka_unit_test(the_backend_is_found_by_the_models_name),
         cmocka_unit_test(instance_groups_are_placed),
+        cmocka_unit_test(groups_of_gpus_are_placed),
         cmocka_unit_test(backends_may_prefer_groups),
         cmocka_unit_test(json_has_the_references_habits),
         cmocka_unit_test(wide_integers_print_as_numbers_or_strings),
