@@ -15,6 +15,7 @@ struct search {
     char *tried;
     size_t tried_len;
     FILE *tried_to;
+    bool no_memory; /* ends the search: another place may have another library */
 };
 
 static void note_attempt(struct search *s, const char *where, const char *why)
@@ -25,7 +26,7 @@ static void note_attempt(struct search *s, const char *where, const char *why)
 
 static void *try_file(struct search *s, const char *file)
 {
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *handle = s->no_memory ? NULL : dlopen(file, RTLD_NOW | RTLD_LOCAL);
     const char *why = dlerror();
 
     if (!handle) {
@@ -51,10 +52,17 @@ static void *try_pattern(struct search *s, const char *prefix, const char *betwe
     char *full = NULL;
     void *handle = NULL;
     glob_t found;
+    int failed;
 
-    if (!prefix || asprintf(&full, "%s%s%s", prefix, between, pattern) < 0)
+    if (!prefix || s->no_memory)
         return NULL;
-    if (glob(full, 0, NULL, &found) == 0) {
+    if (asprintf(&full, "%s%s%s", prefix, between, pattern) < 0) {
+        s->no_memory = true;
+        return NULL;
+    }
+    failed = glob(full, 0, NULL, &found);
+    s->no_memory = failed == GLOB_NOSPACE;
+    if (!failed) {
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_library_versions);
         for (size_t i = 0; i < found.gl_pathc && !handle; i++)
             handle = try_file(s, found.gl_pathv[i]);
@@ -81,8 +89,11 @@ static void *try_pythons(struct search *s, const char *package)
 
         end = strchrnul(path, ':');
         if (asprintf(&python, "%.*s/python3", (int)(end - path), path) < 0)
-            return NULL;
-        if (access(python, X_OK) == 0 && asprintf(&prefix, "%.*s/..", (int)(end - path), path) > 0)
+            python = NULL;
+        else if (asprintf(&prefix, "%.*s/..", (int)(end - path), path) < 0)
+            prefix = NULL;
+        s->no_memory |= !prefix;
+        if (prefix && access(python, X_OK) == 0)
             handle = try_pattern(s, prefix, SITE, package);
         free(prefix);
         free(python);
@@ -147,9 +158,12 @@ TRITONSERVER_Error *framework_find(const struct framework *f, const char *backen
     if (!s.tried_to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     handle = load_sleeping(&s, f, backend_dir, file);
-    fclose(s.tried_to);
+    if (fclose(s.tried_to) != 0)
+        s.no_memory = true;
     if (handle)
         *ret_handle = handle;
+    else if (s.no_memory)
+        err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     else
         err = backend_error(TRITONSERVER_ERROR_NOT_FOUND, "%s cannot be loaded; tried %s; %s",
                             f->title, s.tried, f->how_to_get);

@@ -37,6 +37,8 @@ static struct {
     char *(*strdup)(const char *);
     char *(*strndup)(const char *, size_t);
     int (*vasprintf)(char **, const char *, va_list);
+    int (*posix_memalign)(void **, size_t, size_t);
+    FILE *(*open_memstream)(char **, size_t *);
 } next;
 
 static _Thread_local bool looking; /* in dladdr(), which may allocate */
@@ -48,6 +50,8 @@ static void find_next(void)
     *(void **)&next.strdup = dlsym(RTLD_NEXT, "strdup");
     *(void **)&next.strndup = dlsym(RTLD_NEXT, "strndup");
     *(void **)&next.vasprintf = dlsym(RTLD_NEXT, "vasprintf");
+    *(void **)&next.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
+    *(void **)&next.open_memstream = dlsym(RTLD_NEXT, "open_memstream");
     *(void **)&next.malloc = dlsym(RTLD_NEXT, "malloc");
 }
 
@@ -112,6 +116,20 @@ void *realloc(void *from, size_t size)
     if (!next.malloc)
         find_next();
     return fails(__builtin_return_address(0)) ? NULL : next.realloc(from, size);
+}
+
+int posix_memalign(void **ret, size_t alignment, size_t size)
+{
+    if (!next.malloc)
+        find_next();
+    return fails(__builtin_return_address(0)) ? ENOMEM : next.posix_memalign(ret, alignment, size);
+}
+
+FILE *open_memstream(char **ret, size_t *ret_size)
+{
+    if (!next.malloc)
+        find_next();
+    return fails(__builtin_return_address(0)) ? NULL : next.open_memstream(ret, ret_size);
 }
 
 char *strdup(const char *s)

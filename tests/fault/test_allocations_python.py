@@ -4,7 +4,6 @@ load fails with a clear error. Afterwards it loads as usual, and nothing is left
 
 import pathlib
 import re
-import struct
 import sys
 
 import numpy as np
@@ -14,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 
 import preload  # noqa: E402
 import server as servers  # noqa: E402
+from allocations import Allocations  # noqa: E402
 from faulty import descriptors  # noqa: E402
 from python_models import ECHO, NUMBER, children, infer, write_python  # noqa: E402
 from wire import ask  # noqa: E402
@@ -32,22 +32,6 @@ def initialize(self, args):
     assert sys.prefix.endswith("/.deps/venv"), sys.prefix
 """ + ECHO
 NAMES_ENVIRONMENT = f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{VENV}" }} }}\n'
-
-
-class Allocations:
-    """Those of the backend, by the file that allocfault reads."""
-
-    def __init__(self, path):
-        self.path = path
-        self.fail(0)
-
-    def fail(self, n, goes_on=False):
-        """From now on the n-th fails; goes_on: and those behind it."""
-        with self.path.open("r+b" if self.path.exists() else "w+b") as file:
-            file.write(struct.pack("=3Q", 0, n, goes_on))
-
-    def count(self):
-        return struct.unpack("=3Q", self.path.read_bytes())[0]
 
 
 @pytest.mark.parametrize("path,config,goes_on", [

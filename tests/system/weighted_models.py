@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model for each backend of a framework, for what all of them must do alike: a row of FEATURES values times WEIGHTS, or, in
-`fil`, a forest of them. Each knows its answer, and the bytes of its weights."""
+`fil`, a forest. Its configuration is completed where the backend completes any. Each knows its answer, and the bytes of its weights."""
 
 import importlib.util
 import os
@@ -15,12 +15,7 @@ import torch_models
 FEATURES, SCORES = 64, 4096    # of one MiB of weights
 WEIGHTS = np.random.default_rng(7).standard_normal((FEATURES, SCORES)).astype(np.float32)
 ROW = np.random.default_rng(8).standard_normal((1, FEATURES)).astype(np.float32)
-TENSORS = repository.tensor("input", "x", "FP32", [FEATURES]) + repository.tensor("output", "y", "FP32", [SCORES])
 INSTANCE = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
-
-
-def config(backend, tensors=TENSORS, batch=4):
-    return f'backend: "{backend}"\nmax_batch_size: {batch}\n{INSTANCE}{tensors}'
 
 
 class Framework:
@@ -62,7 +57,7 @@ def _write_onnx(root, name):
     ends = [helper.make_tensor_value_info(t, TensorProto.FLOAT, ["n", size]) for t, size in (("x", FEATURES), ("y", SCORES))]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [numpy_helper.from_array(WEIGHTS, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    folder = repository.write_model(root, name, config("onnxruntime")) / "1"
+    folder = repository.write_model(root, name, f'backend: "onnxruntime"\nmax_batch_size: 4\n{INSTANCE}') / "1"
     onnx.save_model(model, folder / "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
     return (folder / "model.onnx").stat().st_size + WEIGHTS.nbytes, ROW @ WEIGHTS
 
@@ -91,7 +86,7 @@ def _write_openvino(root, name):
 
     x = openvino_models.parameter("x", [-1, FEATURES])
     y = openvino_models.named(ops.matmul(x, ops.constant(WEIGHTS), False, False), "y")
-    file = openvino_models.write(root, name, ov.Model([y], [x], "g"), "max_batch_size: 4\n" + INSTANCE + TENSORS)
+    file = openvino_models.write(root, name, ov.Model([y], [x], "g"), "max_batch_size: 4\n" + INSTANCE)
     size = file.with_suffix(".bin").stat().st_size
     assert size >= WEIGHTS.nbytes
     return size, ROW @ WEIGHTS
