@@ -185,7 +185,7 @@ def image(lab):
     return table(["protocol, connections", "Conch CPU µs", "Triton CPU µs", "less", "goal", "met", "Conch p50 µs", "Triton p50 µs"], rows)
 
 
-def _ask(server, model, head, tail=b""):
+def ask(server, model, head, tail=b""):
     """The time of one request over HTTP in ms, and its answer."""
     text = json.dumps(head).encode()
     headers = {"Inference-Header-Content-Length": str(len(text))} if tail else {}
@@ -199,14 +199,14 @@ def _ask(server, model, head, tail=b""):
 def _median_ms(server, model, head, tail, times=20):
     """None if the model cannot do it."""
     try:
-        return statistics.median(_ask(server, model, head, tail)[0] for _ in range(times))
+        return statistics.median(ask(server, model, head, tail)[0] for _ in range(times))
     except urllib.error.HTTPError as e:
         say(f"  {server.name}, {model}: {e.read().decode()[:500]}")
         return None
 
 
 def _call_us(server, n):
-    body = _ask(server, "calls", {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [n]}]})[1]
+    body = ask(server, "calls", {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [n]}]})[1]
     return json.loads(body)["outputs"][0]["data"][0]
 
 
@@ -283,11 +283,11 @@ def _children(pid):
     return found
 
 
-def _status(pid, name):
+def status_of(pid, name):
     return int(re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1])
 
 
-def _switches(pids):
+def count_switches(pids):
     """How often their threads have slept."""
     total = 0
     for pid in pids:
@@ -323,13 +323,13 @@ def _rest(lab, server, name):
             n *= dim
         head = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": 4 * n}}],
                 "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}
-        _ask(server, model, head, bytes(4 * n))
+        ask(server, model, head, bytes(4 * n))
     pids = _children(server.pid)
-    threads, memory = _status(server.pid, "Threads"), max(_status(pid, "RssAnon") for pid in pids)
+    threads, memory = status_of(server.pid, "Threads"), max(status_of(pid, "RssAnon") for pid in pids)
     time.sleep(AFTER_CHECK_S)
-    before = _switches([server.pid, *pids])
+    before = count_switches([server.pid, *pids])
     time.sleep(REST_S)
-    woken = (_switches([server.pid, *pids]) - before) / REST_S
+    woken = (count_switches([server.pid, *pids]) - before) / REST_S
     say(f"  {name}: {threads} threads, {len(pids)} children, {memory} kB, {woken} wake-ups/s")
     return threads, memory, woken
 

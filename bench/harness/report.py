@@ -26,6 +26,27 @@ def met(yes):
     return "yes" if yes else "**no**"
 
 
+# Rows about what a backend adds to its framework (bench/micro/added.h, load_rate.h).
+
+
+def added_row(name, cell, most=1.0):
+    return [name, figure(cell["backend_us"] - cell["made_us"]), figure(cell["bare_us"]), f"{cell['added_us']:.2f} µs more than the bare call",
+            f"≤ {most}", met(cell["added_us"] <= most)]
+
+
+def copied_row(name, cell, copies, most):
+    """most: copies of the inputs' bytes"""
+    times = copies["copied_bytes"] / copies["input_bytes"]
+    return [name, figure(cell["backend_us"] - cell["made_us"]), figure(cell["bare_us"]), f"{times:.2f} copies of its bytes", f"≤ {most}",
+            met(times <= most)]
+
+
+def pair_row(cell, what="two instances"):
+    return [what, figure(cell["served_us"]), figure(cell["bare_us"]),
+            f"{cell['ratio']:.2f} × the requests per second of two bare threads ({figure(cell['served_per_s'])}); by CPU time {cell['cpu_ratio']:.2f} ×",
+            "≥ 0.95", met(cell["ratio"] >= 0.95)]
+
+
 def cpu(cell):
     """CPU per request; a tilde if others used the cores meanwhile."""
     return ("~" if cell.disturbed else "") + figure(cell.cpu_us)

@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, torch, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, torch, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -306,6 +306,7 @@ ROWS = {
     "forest": forest.forest,
     "openvino": openvino.openvino,
     "torch": torch.torch,
+    "rest": rest.rest,
     "memory": memory,
     "metrics": metrics.metrics,
     "mallocs": mallocs,

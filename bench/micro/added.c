@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "micro/added.h"
 
+#include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +19,13 @@
 #include "core/request/response.h"
 #include "micro/one_model.h"
 
-enum { MAX_ROUNDS = 64, DEFAULT_ROUNDS = 5, RUNS = 20000 };
+enum { DEFAULT_ROUNDS = 5, RUNS = 20000 };
 enum way { BACKEND, MADE, BARE, N_WAYS };
 
 int added_read_rounds(const char *text)
 {
     int n = text ? atoi(text) : DEFAULT_ROUNDS;
-    return n < 1 || n > MAX_ROUNDS ? 0 : n;
+    return n < 1 || n > ADDED_MAX_ROUNDS ? 0 : n;
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -58,28 +60,43 @@ void added_add_floats(struct request *r, const char *name, const float *values, 
     must(request_add_data(r, in, &buffer), "data");
 }
 
-static void run_request(const struct added *a, struct pool *pool, int64_t n_rows, bool executes)
-{
-    static struct request r;
-    static char memory[4096];
-    struct request *batch[2] = {&r}; /* with the room that instance_execute() wants */
-    uint64_t now_ns = monotonic_ns(), bytes;
+struct asked {
+    struct request request;
+    char memory[4096];
+};
 
-    model_ref(a->model);
-    request_init(&r, &ops, a->model, memory, sizeof(memory), pool);
-    a->add_inputs(&r, n_rows);
-    must(request_admit(&r), "check");
-    r.admitted.start_ns = r.admitted.queue_ns = now_ns;
-    if (executes) {
-        request_begin(&r);
-        instance_execute(a->model->instances[0], batch, 1, now_ns, &bytes);
+static int count_requests(const struct added *a)
+{
+    return a->n_requests ? a->n_requests : 1;
+}
+
+static void run_batch(const struct added *a, struct pool *pool, int64_t n_rows, bool executes)
+{
+    static struct asked all[ADDED_MAX_REQUESTS];
+    struct request *batch[2 * ADDED_MAX_REQUESTS]; /* with the room that instance_execute() wants */
+    uint64_t now_ns = monotonic_ns(), bytes;
+    int n = count_requests(a);
+
+    for (int i = 0; i < n; i++) {
+        struct request *r = batch[i] = &all[i].request;
+
+        model_ref(a->model);
+        request_init(r, &ops, a->model, all[i].memory, sizeof(all[i].memory), pool);
+        a->add_inputs(r, i, n_rows);
+        must(request_admit(r), "check");
+        r->admitted.start_ns = r->admitted.queue_ns = now_ns;
+        if (executes)
+            request_begin(r);
     }
-    request_unref(&r);
+    if (executes)
+        instance_execute(a->model->instances[0], batch, (uint32_t)n, now_ns, &bytes);
+    for (int i = 0; i < n; i++)
+        request_unref(&all[i].request);
 }
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
 
-static double cpu_us(void)
+double cpu_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -88,15 +105,16 @@ static double cpu_us(void)
 
 static double measure_way(const struct added *a, struct pool *pool, int64_t n_rows, enum way way)
 {
+    int runs = a->runs ? a->runs : RUNS;
     double from = cpu_us();
 
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < runs; i++) {
         if (way == BARE)
-            a->run_bare(n_rows);
+            a->run_bare(a->bare, n_rows * count_requests(a));
         else
-            run_request(a, pool, n_rows, way == BACKEND);
+            run_batch(a, pool, n_rows, way == BACKEND);
     }
-    return (cpu_us() - from) / RUNS;
+    return (cpu_us() - from) / runs;
 }
 
 static int by_value(const void *a, const void *b)
@@ -105,16 +123,35 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+double median(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof(*values), by_value);
     return values[n / 2];
 }
 
-void added_measure(const struct added *a, int64_t n_rows, int n_rounds)
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+int added_counts_copies(void)
 {
-    double times[N_WAYS][MAX_ROUNDS], added[MAX_ROUNDS];
-    struct pool *pool = pool_new("added", 1 << 20, 0);
+    return dlsym(RTLD_DEFAULT, "copy_count_on") != NULL;
+}
+
+static void count_copies(const struct added *a, struct pool *pool, int64_t n_rows)
+{
+    atomic_bool *on = dlsym(RTLD_DEFAULT, "copy_count_on");
+    atomic_size_t *bytes = dlsym(RTLD_DEFAULT, "copy_count_bytes");
+
+    run_batch(a, pool, n_rows, true); /* allocates the memory that is kept from then on */
+    atomic_store(bytes, 0);
+    atomic_store(on, true);
+    run_batch(a, pool, n_rows, true);
+    atomic_store(on, false);
+    printf("{\"input_bytes\": %zu, \"copied_bytes\": %zu}", a->bytes, atomic_load(bytes));
+}
+
+static void measure_rounds(const struct added *a, struct pool *pool, int64_t n_rows, int n_rounds)
+{
+    double times[N_WAYS][ADDED_MAX_ROUNDS], added[ADDED_MAX_ROUNDS];
 
     for (enum way way = 0; way < N_WAYS; way++)
         measure_way(a, pool, n_rows, way);
@@ -126,5 +163,15 @@ void added_measure(const struct added *a, int64_t n_rows, int n_rounds)
     printf("{\"backend_us\": %.3f, \"made_us\": %.3f, \"bare_us\": %.3f, \"added_us\": %.3f}",
            median(times[BACKEND], n_rounds), median(times[MADE], n_rounds),
            median(times[BARE], n_rounds), median(added, n_rounds));
+}
+
+void added_measure(const struct added *a, int64_t n_rows, int n_rounds)
+{
+    struct pool *pool = pool_new("added", 64 << 20, 0);
+
+    if (added_counts_copies())
+        count_copies(a, pool, n_rows);
+    else
+        measure_rounds(a, pool, n_rows, n_rounds);
     pool_free(pool);
 }

@@ -1,29 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * added - what a backend adds to its framework, in one process, with our core library and no
- * network. A request is measured in three ways in turn, round after round, in CPU time of the
- * process:
+ * network. A batch of requests is measured in three ways in turn, round after round, in CPU time of
+ * the process:
  *
- *     backend   the request made, executed (ModelInstanceExecute, response, release)
- *     made      the request made and released, nothing else
+ *     backend   the requests made, executed (ModelInstanceExecute, responses, release)
+ *     made      the requests made and released, nothing else
  *     bare      the framework's call of the same rows, with memory of the caller
  *
  * The cost of the backend is backend - made - bare, taken within each round; the median counts.
+ *
+ * Under copy_count.so nothing is measured: one batch is executed, and the bytes that the backend
+ * copies are counted.
  *
  * Thread: one.
  */
 #ifndef CONCH_BENCH_MICRO_ADDED_H
 #define CONCH_BENCH_MICRO_ADDED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct model;
 struct request;
 
+enum { ADDED_MAX_ROUNDS = 64, ADDED_MAX_REQUESTS = 8 };
+
 struct added {
     struct model *model;
-    void (*add_inputs)(struct request *r, int64_t n_rows);
-    void (*run_bare)(int64_t n_rows);
+    /* Of request number i of a batch. */
+    void (*add_inputs)(struct request *r, int i, int64_t n_rows);
+    /* The rows of all requests. */
+    void (*run_bare)(void *bare, int64_t n_rows);
+    void *bare;
+    int n_requests; /* in a batch; 0: one */
+    int runs;       /* in a round; 0: 20 000 */
+    size_t bytes;   /* of the inputs of a batch, for the copies */
 };
 
 /* added_read_rounds - the number of rounds that an argument of the program says. NULL: 5.
@@ -34,7 +46,16 @@ int added_read_rounds(const char *text);
 void added_add_floats(struct request *r, const char *name, const float *values, int64_t n_rows,
                       int64_t n_columns);
 
-/* added_measure - prints a JSON object. Errors end the program. */
+/* added_measure - prints a JSON object, for n_rows in each request. Errors end the program. */
 void added_measure(const struct added *a, int64_t n_rows, int n_rounds);
+
+/* added_counts_copies - is copy_count.so loaded? */
+int added_counts_copies(void);
+
+/* cpu_us - CPU time of this process, all threads. */
+double cpu_us(void);
+
+/* median - of n values, which are sorted. */
+double median(double *values, int n);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * copy_count - an LD_PRELOAD library that counts the bytes which are copied with memcpy() or
- * memmove(), in pieces of 64 kB and more, while `copy_count_on` is true: by the onnxruntime
- * backend, or with COPY_COUNT_ALL in the environment by anybody.
+ * memmove(), in pieces of 64 kB and more, while `copy_count_on` is true: by backends, or with
+ * COPY_COUNT_ALL in the environment by anybody.
  *
  * It is a library of its own so that programs are timed without it: a memcpy() through it costs
  * some nanoseconds more.
@@ -30,7 +30,8 @@ __attribute__((constructor)) static void read_environment(void)
 static bool is_backend(const void *caller)
 {
     Dl_info where;
-    return dladdr(caller, &where) && strstr(where.dli_fname, "libtriton_onnxruntime.so");
+    return dladdr(caller, &where) &&
+           (strstr(where.dli_fname, "/libtriton_") || strstr(where.dli_fname, "/libconch_torch"));
 }
 
 static void count(size_t n, const void *caller)

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * forest_backend REPOSITORY BACKENDS LIBRARY [ROUNDS]: the cost that the backend fil adds to
- * treelite, in one process, with our core library and no network. The repository has one model,
- * `forest`, from a file xgboost.ubj, which answers a row with one value. Requests of one row and of
- * 64 are measured as added.h says, with treelite's prediction into memory of the caller as the bare
- * call. Prints one JSON object.
- */
-/*
- * forest_backend REPOSITORY BACKENDS LIBRARY [ROUNDS]: the cost that the backend fil adds to
- * treelite, in one process, with our core library and no network. The repository has one model,
- * `forest`, from a file xgboost.ubj, which answers a row with one value.
- *
- * A request of one row, and one of 64, are measured in turn, round after round, in CPU time of the
- * process:
- *
- *     backend   the request made, executed (ModelInstanceExecute, response, release)
- *     made      the request made and released, nothing else
- *     bare      treelite's prediction of the same rows into memory of the caller
- *
- * The cost of the backend is backend - made - bare, taken within each round; the median counts.
+ * treelite, in one process, with our core library and no network. The repository has the model
+ * `forest`, from a file xgboost.ubj, which answers a row with one value, and `pair`, the same with
+ * two instances. Requests of one row and of 64 are measured as added.h says, with treelite's
+ * prediction into memory of the caller as the bare call, and those of 64 rows as load_rate.h says.
  * Prints one JSON object.
  */
 #include <stdio.h>
@@ -27,6 +13,7 @@
 
 #include "fil/treelite.h"
 #include "micro/added.h"
+#include "micro/load_rate.h"
 #include "micro/one_model.h"
 
 enum { MAX_ROWS = 64, N_FEATURES = 8 };
@@ -34,7 +21,7 @@ enum { MAX_ROWS = 64, N_FEATURES = 8 };
 static struct treelite lib;
 static treelite_model forest;
 static treelite_config one_thread;
-static float rows[MAX_ROWS * N_FEATURES], scores[MAX_ROWS];
+static float rows[MAX_ROWS * N_FEATURES], scores[LOAD_BARE_THREADS][MAX_ROWS];
 
 static void fail(const char *what)
 {
@@ -61,15 +48,27 @@ static void open_bare(const char *repository, const char *backends, const char *
         fail(path);
 }
 
-static void run_bare(int64_t n_rows)
+static void run_bare(void *bare, int64_t n_rows)
 {
-    if (lib.GTILPredict(forest, rows, "float32", (uint64_t)n_rows, scores, one_thread) != 0)
+    if (lib.GTILPredict(forest, rows, "float32", (uint64_t)n_rows, bare, one_thread) != 0)
         fail("prediction");
 }
 
-static void add_inputs(struct request *r, int64_t n_rows)
+static void run_bare_thread(size_t thread, size_t n)
 {
+    (void)n;
+    run_bare(scores[thread], MAX_ROWS);
+}
+
+static void add_inputs(struct request *r, int i, int64_t n_rows)
+{
+    (void)i;
     added_add_floats(r, "input__0", rows, n_rows, N_FEATURES);
+}
+
+static void add_many_rows(struct request *r)
+{
+    add_inputs(r, 0, MAX_ROWS);
 }
 
 int main(int argc, char **argv)
@@ -86,12 +85,18 @@ int main(int argc, char **argv)
     struct server *s = quiet_server_new(argv[1], argv[2]);
     struct added a = {.model = one_model_load(s, argv[1], "forest"),
                       .add_inputs = add_inputs,
-                      .run_bare = run_bare};
+                      .run_bare = run_bare,
+                      .bare = scores[0]};
+    struct model *pair = one_model_load(s, argv[1], "pair");
+    struct model *const streams[] = {pair, pair, pair, pair};
+    struct load l = {s, streams, 4, add_many_rows, run_bare_thread};
     open_bare(argv[1], argv[2], argv[3]);
     printf("{\"rows_1\": ");
     added_measure(&a, 1, n_rounds);
     printf(",\n \"rows_%d\": ", MAX_ROWS);
     added_measure(&a, MAX_ROWS, n_rounds);
+    printf(",\n \"pair\": ");
+    load_measure(&l, 2 * n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */

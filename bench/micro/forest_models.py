@@ -18,9 +18,10 @@ parameters { key: "predict_proba" value { string_value: "true" } }
 def main(root):
     rows = numpy.random.default_rng(1).normal(size=(500, 8)).astype(numpy.float32)
     booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(rows, rows.sum(1) > 0), 20)
-    (root / "forest/1").mkdir(parents=True)
-    booster.save_model(root / "forest/1/xgboost.ubj")
-    (root / "forest/config.pbtxt").write_text(CONFIG)
+    for name, count in (("forest", 1), ("pair", 2)):
+        (root / name / "1").mkdir(parents=True)
+        booster.save_model(root / name / "1/xgboost.ubj")
+        (root / name / "config.pbtxt").write_text(CONFIG.replace("count: 1", f"count: {count}"))
 
 
 main(pathlib.Path(sys.argv[1]))

@@ -1,40 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * openvino_backend REPOSITORY BACKENDS LIBRARY [ROUNDS]: the cost that the backend openvino adds to
- * OpenVINO, in one process, with our core library and no network. The repository has one model,
- * `add_sub`: A and B of [1,16] FP32 make SUM and DIFF, on one thread. A request is measured as
- * added.h says. The bare call is an inference of the same model, compiled in the same way, with
- * tensors that were bound before. Prints one JSON object.
- */
-/*
- * openvino_backend REPOSITORY BACKENDS LIBRARY [ROUNDS]: the cost that the backend openvino adds to
- * OpenVINO, in one process, with our core library and no network. The repository has one model,
- * `add_sub`: A and B of [1,16] FP32 make SUM and DIFF, on one thread.
+ * OpenVINO, in one process, with our core library and no network. openvino_models.py writes the
+ * repository:
  *
- * Three ways are measured in turn, round after round, in CPU time of the process:
+ *     add_sub   A and B of [1,16] make SUM and DIFF
+ *     image     IN of [-1,150528] makes OUT; a row is 602 kB. Alone, and eight requests as a batch
+ *     pair      IN of [32,512] makes OUT, two instances, as load_rate.h says
  *
- *     backend   the request made, executed (ModelInstanceExecute, response, release)
- *     made      the request made and released, nothing else
- *     bare      an inference of the same model, compiled in the same way, with tensors of the
- *               caller's memory that were bound before
- *
- * The cost of the backend is backend - made - bare, taken within each round; the median counts.
- * Prints one JSON object.
+ * all FP32, on one thread. A request is measured as added.h says. The bare call is an inference of
+ * the same model, compiled in the same way, with tensors that were bound before. Prints one JSON
+ * object.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "micro/added.h"
+#include "micro/load_rate.h"
 #include "micro/one_model.h"
 #include "openvino/library.h"
 #include "openvino/types.h"
 
-enum { N = 16 };
+enum { N = 16, PIXELS = 3 * 224 * 224, BATCH = 8, ROWS = 32, COLUMNS = 512 };
+enum { APART = 1024 }; /* floats; requests of a batch lie apart, as requests of clients do */
 
 static struct library lib;
-static struct ov_request *bare;
+static struct ov_core *core;
 static float inputs[2][N], outputs[2][N];
+static float image[BATCH * (PIXELS + APART)], image_out[BATCH * PIXELS];
+static float pair_in[ROWS * COLUMNS], pair_out[LOAD_BARE_THREADS][ROWS * COLUMNS];
 
 static void check_call(int failed, const char *what)
 {
@@ -44,9 +39,38 @@ static void check_call(int failed, const char *what)
     exit(1);
 }
 
-static void bind(struct ov_compiled *compiled, const char *name, bool is_input, float *memory)
+static struct ov_compiled *compile_model(const char *repository, const char *name,
+                                         const char *streams)
 {
-    int64_t dims[] = {1, N};
+    struct ov_compiled *compiled;
+    struct ov_model *model;
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s/1/model.xml", repository, name);
+    check_call(lib.api.core_set_property(core, "CPU", "INFERENCE_NUM_THREADS", streams), "threads");
+    check_call(lib.api.core_set_property(core, "CPU", "NUM_STREAMS", streams), "streams");
+    check_call(lib.api.core_read_model(core, path, NULL, &model), path);
+    check_call(lib.api.core_compile_model(core, model, "CPU", 0, &compiled), path);
+    return compiled;
+}
+
+static struct ov_request *create_request(struct ov_compiled *compiled)
+{
+    struct ov_request *request;
+
+    check_call(lib.api.compiled_model_create_infer_request(compiled, &request), "request");
+    return request;
+}
+
+struct matrix {
+    float *memory;
+    int64_t n_rows, n_columns;
+};
+
+static void bind(struct ov_compiled *compiled, struct ov_request *request, const char *name,
+                 bool is_input, struct matrix m)
+{
+    int64_t dims[] = {m.n_rows, m.n_columns};
     struct ov_tensor *tensor;
     struct ov_port *port;
 
@@ -54,44 +78,103 @@ static void bind(struct ov_compiled *compiled, const char *name, bool is_input, 
                          : lib.api.compiled_model_output_by_name)(compiled, name, &port),
                name);
     check_call(lib.api.tensor_create_from_host_ptr(element_type_named("TYPE_FP32")->ov,
-                                                   (struct ov_shape){2, dims}, memory, &tensor),
+                                                   (struct ov_shape){2, dims}, m.memory, &tensor),
                name);
-    check_call(lib.api.infer_request_set_tensor_by_const_port(bare, port, tensor), name);
+    check_call(lib.api.infer_request_set_tensor_by_const_port(request, port, tensor), name);
 }
 
-static void open_bare(const char *repository, const char *backends, const char *library)
+static void open_bare(const char *backends, const char *library)
 {
-    struct ov_compiled *compiled;
-    struct ov_model *model;
-    struct ov_core *core;
-    char path[4096];
-
     if (library_open(backends, library, &lib)) {
         fprintf(stderr, "openvino_backend: no OpenVINO in %s\n", library);
         exit(1);
     }
-    snprintf(path, sizeof(path), "%s/add_sub/1/model.xml", repository);
     check_call(lib.api.core_create(&core), "core");
-    check_call(lib.api.core_set_property(core, "CPU", "INFERENCE_NUM_THREADS", "1"), "threads");
-    check_call(lib.api.core_read_model(core, path, NULL, &model), path);
-    check_call(lib.api.core_compile_model(core, model, "CPU", 0, &compiled), path);
-    check_call(lib.api.compiled_model_create_infer_request(compiled, &bare), "request");
-    bind(compiled, "A", true, inputs[0]);
-    bind(compiled, "B", true, inputs[1]);
-    bind(compiled, "SUM", false, outputs[0]);
-    bind(compiled, "DIFF", false, outputs[1]);
 }
 
-static void run_bare(int64_t n_rows)
+static struct ov_request *bare_add_sub(const char *repository)
 {
-    (void)n_rows; /* one */
+    struct ov_compiled *compiled = compile_model(repository, "add_sub", "1");
+    struct ov_request *request = create_request(compiled);
+
+    bind(compiled, request, "A", true, (struct matrix){inputs[0], 1, N});
+    bind(compiled, request, "B", true, (struct matrix){inputs[1], 1, N});
+    bind(compiled, request, "SUM", false, (struct matrix){outputs[0], 1, N});
+    bind(compiled, request, "DIFF", false, (struct matrix){outputs[1], 1, N});
+    return request;
+}
+
+static struct ov_request *bare_one(struct ov_compiled *compiled, struct matrix in,
+                                   struct matrix out)
+{
+    struct ov_request *request = create_request(compiled);
+
+    bind(compiled, request, "IN", true, in);
+    bind(compiled, request, "OUT", false, out);
+    return request;
+}
+
+static void run_bare(void *bare, int64_t n_rows)
+{
+    (void)n_rows; /* those that are bound */
     check_call(lib.api.infer_request_infer(bare), "infer");
 }
 
-static void add_inputs(struct request *r, int64_t n_rows)
+static void add_inputs(struct request *r, int i, int64_t n_rows)
 {
+    (void)i;
     added_add_floats(r, "A", inputs[0], n_rows, N);
     added_add_floats(r, "B", inputs[1], n_rows, N);
+}
+
+static void add_image(struct request *r, int i, int64_t n_rows)
+{
+    added_add_floats(r, "IN", image + (size_t)i * (PIXELS + APART), n_rows, PIXELS);
+}
+
+static void measure_images(struct server *s, const char *repository, int n_rounds)
+{
+    struct ov_compiled *compiled = compile_model(repository, "image", "1");
+    struct added a = {.model = one_model_load(s, repository, "image"),
+                      .add_inputs = add_image,
+                      .run_bare = run_bare};
+
+    for (int n = 1; n <= BATCH; n += BATCH - 1) {
+        a.bare = bare_one(compiled, (struct matrix){image, n, PIXELS},
+                          (struct matrix){image_out, n, PIXELS});
+        a.n_requests = n;
+        a.runs = 500 / n;
+        a.bytes = (size_t)n * PIXELS * sizeof(*image);
+        printf(",\n \"%s\": ", n == 1 ? "image" : "batch");
+        added_measure(&a, 1, n_rounds);
+    }
+}
+
+static struct ov_request *pair_bare[LOAD_BARE_THREADS];
+
+static void add_pair(struct request *r)
+{
+    added_add_floats(r, "IN", pair_in, ROWS, COLUMNS);
+}
+
+static void run_pair_thread(size_t thread, size_t n)
+{
+    (void)n;
+    run_bare(pair_bare[thread], ROWS);
+}
+
+static void measure_pair(struct server *s, const char *repository, int n_rounds)
+{
+    struct ov_compiled *compiled = compile_model(repository, "pair", "2");
+    struct model *pair = one_model_load(s, repository, "pair");
+    struct model *const streams[] = {pair, pair, pair, pair};
+    struct load l = {s, streams, 4, add_pair, run_pair_thread};
+
+    for (size_t i = 0; i < LOAD_BARE_THREADS; i++)
+        pair_bare[i] = bare_one(compiled, (struct matrix){pair_in, ROWS, COLUMNS},
+                                (struct matrix){pair_out[i], ROWS, COLUMNS});
+    printf(",\n \"pair\": ");
+    load_measure(&l, 2 * n_rounds);
 }
 
 int main(int argc, char **argv)
@@ -110,9 +193,16 @@ int main(int argc, char **argv)
     struct added a = {.model = one_model_load(s, argv[1], "add_sub"),
                       .add_inputs = add_inputs,
                       .run_bare = run_bare};
-    open_bare(argv[1], argv[2], argv[3]);
+    open_bare(argv[2], argv[3]);
+    a.bare = bare_add_sub(argv[1]);
+    printf("{\"add_sub\": ");
     added_measure(&a, 1, n_rounds);
-    printf("\n");
+    measure_images(s, argv[1], n_rounds);
+    if (!added_counts_copies())
+        measure_pair(s, argv[1], n_rounds);
+    printf("}\n");
     fflush(stdout);
-    _exit(outputs[0][1] == 3 ? 0 : 1); /* the end of a server is measured elsewhere */
+    _exit(outputs[0][1] == 3 || added_counts_copies()
+              ? 0
+              : 1); /* the end of a server is measured elsewhere */
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""openvino_models.py FOLDER: writes the model that bench/micro/openvino_backend.c asks: add_sub, FP32 [1,16]."""
+"""openvino_models.py FOLDER: writes the models that bench/micro/openvino_backend.c asks, all FP32."""
 
 import pathlib
 import sys
@@ -8,14 +8,32 @@ import numpy as np
 import openvino as ov
 from openvino import opset15 as ops
 
-folder = pathlib.Path(sys.argv[1]) / "add_sub"
-(folder / "1").mkdir(parents=True)
-inputs = [ops.parameter([1, 16], np.float32, name=name) for name in "AB"]
-for node in inputs:
-    node.output(0).set_names({node.get_friendly_name()})
-outputs = {"SUM": ops.add(*inputs), "DIFF": ops.subtract(*inputs)}
-for name, node in outputs.items():
+ROOT = pathlib.Path(sys.argv[1])
+
+
+def parameter(name, dims):
+    node = ops.parameter(dims, np.float32, name=name)
     node.output(0).set_names({name})
-ov.save_model(ov.Model([*outputs.values()], inputs, "add_sub"), folder / "1/model.xml", compress_to_fp16=False)
-(folder / "config.pbtxt").write_text('backend: "openvino"\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n'
-                                     'parameters { key: "INFERENCE_NUM_THREADS" value: { string_value: "1" } }\n')
+    return node
+
+
+def write(name, inputs, outputs, head="", instances=1):
+    """outputs: {name: node}"""
+    folder = ROOT / name
+    (folder / "1").mkdir(parents=True)
+    for output, node in outputs.items():
+        node.output(0).set_names({output})
+    ov.save_model(ov.Model([*outputs.values()], inputs, name), folder / "1/model.xml", compress_to_fp16=False)
+    (folder / "config.pbtxt").write_text(f'backend: "openvino"\n{head}instance_group [ {{ count: {instances} kind: KIND_CPU }} ]\n'
+                                         f'parameters {{ key: "INFERENCE_NUM_THREADS" value: {{ string_value: "{instances}" }} }}\n')
+
+
+a, b = parameter("A", [1, 16]), parameter("B", [1, 16])
+write("add_sub", [a, b], {"SUM": ops.add(a, b), "DIFF": ops.subtract(a, b)})
+image = parameter("IN", [-1, 3 * 224 * 224])
+write("image", [image], {"OUT": ops.relu(image)}, "max_batch_size: 8\n")
+x = y = parameter("IN", [32, 512])
+weights = np.random.default_rng(1).standard_normal((512, 512)).astype(np.float32) / 64
+for _ in range(3):
+    y = ops.matmul(y, ops.constant(weights), False, False)
+write("pair", [x], {"OUT": y}, instances=2)

@@ -15,8 +15,7 @@
  *     theirs    a bare Run that lets ONNX Runtime allocate, and a copy of its output
  *
  * The cost of the backend is backend - made - owned, taken within each round; the median counts. At
- * the end ten models are loaded with requests from the library's threads, and from two bare
- * threads. Prints one JSON object.
+ * the end ten models are measured as load_rate.h says. Prints one JSON object.
  *
  * Under copy_count.so it measures nothing, and prints how many bytes the backend's library copies.
  */
@@ -24,18 +23,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/mutex.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/backend/instance.h"
 #include "core/model/model.h"
 #include "core/options/server_options.h"
@@ -44,11 +39,13 @@
 #include "core/request/request.h"
 #include "core/request/response.h"
 #include "core/server/server.h"
+#include "micro/added.h"
+#include "micro/load_rate.h"
+#include "micro/one_model.h"
 #include "onnxruntime/library.h"
 
-enum { MAX_BATCH = 8, MAX_ROUNDS = 64, N_MODELS = 10, N_BARE = 2, N_PLACES = 2 };
-enum { LOAD_NS = 250000000 }; /* of one sample of the ten models */
-enum { APART = 4096 };        /* requests of a batch lie apart, as requests of clients do */
+enum { MAX_BATCH = 8, N_MODELS = 10, N_PLACES = 2 };
+enum { APART = 4096 }; /* requests of a batch lie apart, as requests of clients do */
 
 /* ---- Bare runs ------------------------------------------------------------------------------ */
 
@@ -109,14 +106,6 @@ static const struct kind kinds[] = {
 static struct library lib;
 static struct ort_env *env;
 static struct ort_memory *cpu;
-
-static void must(struct status *st, const char *what)
-{
-    if (!st)
-        return;
-    fprintf(stderr, "ort_backend: %s: %s\n", what, status_message(st));
-    exit(1);
-}
 
 static void check(struct ort_status *status)
 {
@@ -269,13 +258,6 @@ static void backend_run(struct model *m, const struct bare *b, void *const *inpu
 
 /* ---- One kind of request -------------------------------------------------------------------- */
 
-static double cpu_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 enum { BACKEND, MADE, MOVING, MADE_MOVING, OWNED, THEIRS, N_WAYS };
 static const char *const ways[N_WAYS] = {"backend_us",     "made_us",  "moving_us",
                                          "made_moving_us", "owned_us", "theirs_us"};
@@ -304,21 +286,9 @@ static double measure(struct model *m, const struct bare *b, int way)
     return (cpu_us() - from) / b->kind->runs;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(*values), by_value);
-    return values[n / 2];
-}
-
 static void measure_kind(struct model *m, const struct bare *b, int rounds)
 {
-    double times[N_WAYS][MAX_ROUNDS], added[MAX_ROUNDS], added_moving[MAX_ROUNDS];
+    double times[N_WAYS][ADDED_MAX_ROUNDS], added[ADDED_MAX_ROUNDS], added_moving[ADDED_MAX_ROUNDS];
 
     for (int way = 0; way < N_WAYS; way++)
         measure(m, b, way);
@@ -367,7 +337,7 @@ static void try_kind(const char *repository, const struct kind *k, int rounds)
     if (copy_count_on)
         count_copies(m, &b);
     else
-        measure_kind(m, &b, is_small(k) ? MIN(4 * rounds, (int)MAX_ROUNDS) : rounds);
+        measure_kind(m, &b, is_small(k) ? MIN(4 * rounds, (int)ADDED_MAX_ROUNDS) : rounds);
     printf("},\n ");
     fflush(stdout);
     model_unref(m);
@@ -379,151 +349,39 @@ static void try_kind(const char *repository, const struct kind *k, int rounds)
 static const struct kind load_kind = {"load",     "",        {"IN"}, {"OUT"},      1, 1, ORT_FLOAT,
                                       DTYPE_FP32, {32, 512}, 2,      32 * 512 * 4, 1, 0};
 
-/* A request that is sent again as soon as it is answered, until `until_ns`. */
-struct stream {
-    struct asked asked;
-    struct model *model;
-    void *in[2];
-};
-
-static uint64_t until_ns;
-static atomic_size_t n_answers, n_streams;
-static struct mutex mu;
-static struct cond ended;
-
-static void stream_ask(struct stream *s);
-
-static void stream_destroy(struct request *r)
-{
-    struct stream *s = CONTAINER_OF(CONTAINER_OF(r, struct asked, request), struct stream, asked);
-
-    atomic_fetch_add(&n_answers, 1);
-    if (monotonic_ns() < until_ns) {
-        stream_ask(s);
-        return;
-    }
-    mutex_lock(&mu);
-    atomic_fetch_sub(&n_streams, 1);
-    cond_broadcast(&ended);
-    mutex_unlock(&mu);
-}
-
-static const struct request_ops stream_ops = {.alloc_output = response_alloc_pooled,
-                                              .free_output = response_free_pooled,
-                                              .respond = respond,
-                                              .destroy = stream_destroy};
-
-static void stream_ask(struct stream *s)
-{
-    make(&s->asked, &stream_ops, s->model, &load_kind, s->in);
-    must(server_infer(server, &s->asked.request), "infer");
-    request_unref(&s->asked.request);
-}
-
-static double served_per_second(uint64_t for_ns)
-{
-    static struct stream streams[N_MODELS];
-    uint64_t from_ns = monotonic_ns();
-
-    until_ns = from_ns + for_ns;
-    atomic_store(&n_answers, 0);
-    atomic_store(&n_streams, N_MODELS);
-    for (int i = 0; i < N_MODELS; i++) {
-        struct stream *s = &streams[i];
-        char name[32];
-        snprintf(name, sizeof(name), "load%d", i);
-        if (!s->model)
-            must(server_find_model(server, name, strlen(name), 1, &s->model), name);
-        if (!s->in[0])
-            s->in[0] = mem_zalloc(load_kind.size_bytes);
-        stream_ask(s);
-    }
-    mutex_lock(&mu);
-    while (atomic_load(&n_streams))
-        cond_wait(&ended, &mu);
-    mutex_unlock(&mu);
-    return (double)atomic_load(&n_answers) * 1e9 / (double)(monotonic_ns() - from_ns);
-}
-
+static float load_input[32 * 512];
 static struct ort_session *bare_sessions[N_MODELS];
+static struct bare bare_threads[LOAD_BARE_THREADS];
 
-static void bare_thread(void *arg)
+static void add_load_inputs(struct request *r)
 {
-    struct bare b = {.kind = &load_kind};
-
-    b.in[0] = mem_zalloc(load_kind.size_bytes);
-    b.out[0] = mem_zalloc(load_kind.size_bytes);
-    for (size_t i = (size_t)arg; monotonic_ns() < until_ns; i = (i + 1) % N_MODELS) {
-        b.session = bare_sessions[i];
-        bare_run(&b, true);
-        atomic_fetch_add(&n_answers, 1);
-    }
-    mem_free(b.in[0]);
-    mem_free(b.out[0]);
+    added_add_floats(r, "IN", load_input, 32, 512);
 }
 
-static double bare_per_second(uint64_t for_ns)
+static void run_bare_thread(size_t thread, size_t n)
 {
-    struct thread threads[N_BARE];
-    uint64_t from_ns = monotonic_ns();
+    struct bare *b = &bare_threads[thread];
 
-    until_ns = from_ns + for_ns;
-    atomic_store(&n_answers, 0);
-    for (size_t i = 0; i < N_BARE; i++)
-        must(thread_start(&threads[i], "bare", bare_thread, (void *)(i * N_MODELS / N_BARE)),
-             "thread");
-    for (size_t i = 0; i < N_BARE; i++)
-        thread_join(&threads[i]);
-    return (double)atomic_load(&n_answers) * 1e9 / (double)(monotonic_ns() - from_ns);
+    b->session = bare_sessions[(thread * N_MODELS / LOAD_BARE_THREADS + n) % N_MODELS];
+    bare_run(b, true);
 }
 
-static double switches(void)
-{
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return (double)(used.ru_nvcsw + used.ru_nivcsw);
-}
-
-/* One side of the load, alone for a while. */
-struct sample {
-    double per_s[MAX_ROUNDS], us[MAX_ROUNDS], switches[MAX_ROUNDS]; /* the last two per Run */
-};
-
-static void sample(struct sample *s, int round, double (*load)(uint64_t for_ns))
-{
-    double from_us = cpu_us(), from_switches = switches();
-
-    s->per_s[round] = load(LOAD_NS);
-    s->us[round] = (cpu_us() - from_us) / (double)atomic_load(&n_answers);
-    s->switches[round] = (switches() - from_switches) / (double)atomic_load(&n_answers);
-}
-
-/* Many short rounds, and the ratio of each two neighbours in time, because others may use the
- * machine, too. */
 static void measure_load(const char *repository, int rounds)
 {
-    static struct sample served, bare;
-    double ratio[MAX_ROUNDS], cpu_ratio[MAX_ROUNDS];
+    struct model *models[N_MODELS];
+    struct load l = {server, models, N_MODELS, add_load_inputs, run_bare_thread};
     char name[32];
 
     for (int i = 0; i < N_MODELS; i++) {
         snprintf(name, sizeof(name), "load%d", i);
         bare_sessions[i] = bare_open(repository, name);
+        must(server_find_model(server, name, strlen(name), 1, &models[i]), name);
     }
-    served_per_second(LOAD_NS);
-    bare_per_second(LOAD_NS);
-    for (int i = 0; i < rounds; i++) {
-        sample(&served, i, served_per_second);
-        sample(&bare, i, bare_per_second);
-        ratio[i] = served.per_s[i] / bare.per_s[i];
-        cpu_ratio[i] = bare.us[i] / served.us[i];
-    }
-    printf("\"ten_models\": {\"served_per_s\": %.1f, \"bare_per_s\": %.1f, \"served_us\": %.2f, "
-           "\"bare_us\": %.2f, \"served_switches\": %.2f, \"bare_switches\": %.2f, "
-           "\"ratio\": %.3f, \"cpu_ratio\": %.3f}}\n",
-           median(served.per_s, rounds), median(bare.per_s, rounds), median(served.us, rounds),
-           median(bare.us, rounds), median(served.switches, rounds), median(bare.switches, rounds),
-           median(ratio, rounds), median(cpu_ratio, rounds));
+    for (int i = 0; i < LOAD_BARE_THREADS; i++)
+        bare_threads[i] = (struct bare){.kind = &load_kind,
+                                        .in = {mem_zalloc(load_kind.size_bytes)},
+                                        .out = {mem_zalloc(load_kind.size_bytes)}};
+    load_measure(&l, rounds);
 }
 
 /* ---- The whole run --------------------------------------------------------------------------- */
@@ -534,15 +392,13 @@ int main(int argc, char **argv)
     struct server_options *options = server_options_new();
     struct log_settings settings;
 
-    if (argc < 4 || rounds < 1 || rounds > MAX_ROUNDS) {
+    if (argc < 4 || rounds < 1 || rounds > ADDED_MAX_ROUNDS) {
         fprintf(stderr, "usage: ort_backend REPOSITORY BACKENDS LIBRARY [ROUNDS [NAME=VALUE]]\n");
         return 2;
     }
     log_get_settings(&settings);
     settings.info = settings.warning = false;
     log_set_settings(&settings);
-    mutex_init(&mu, 100, "bench.mu");
-    cond_init(&ended);
     pool = pool_new("bench", 64 << 20, 0);
     server_options_add_repository(options, argv[1]);
     server_options_set_string(&options->backend_directory, argv[2]);
@@ -565,10 +421,13 @@ int main(int argc, char **argv)
     printf("{");
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         try_kind(argv[1], &kinds[i], rounds);
-    if (copy_count_on)
+    if (copy_count_on) {
         printf("\"ten_models\": null}\n");
-    else
-        measure_load(argv[1], MIN(4 * rounds, (int)MAX_ROUNDS));
+    } else {
+        printf("\"ten_models\": ");
+        measure_load(argv[1], MIN(4 * rounds, (int)ADDED_MAX_ROUNDS));
+        printf("}\n");
+    }
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */
 }

@@ -1,39 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch_bare - see torch_bare.h. One model, one thread. */
+/* torch_bare - see torch_bare.h. */
 #include "torch_bare.h"
 
+#include <ATen/Parallel.h>
 #include <torch/script.h>
 
 #include <map>
 #include <string>
 
-static torch::jit::Module module;
-static at::Tensor first, second;
-static std::map<int64_t, std::vector<torch::jit::IValue>> inputs; /* by the number of rows */
+struct torch_bare {
+    torch::jit::Module module;
+    std::vector<at::Tensor> inputs;
+    std::map<int64_t, std::vector<torch::jit::IValue>> ready; /* by the number of rows */
+};
 
-const char *torch_bare_open(const char *path, float *a, float *b, int64_t rows, int64_t columns)
+struct torch_bare *torch_bare_open(const char *path, float *const *inputs, size_t n_inputs,
+                                   int64_t rows, int64_t columns, const char **ret_error)
 {
     static std::string error;
 
     try {
         c10::InferenceMode inference;
+        auto *bare = new torch_bare{torch::jit::load(path), {}, {}};
 
-        module = torch::jit::load(path);
-        first = at::from_blob(a, {rows, columns});
-        second = at::from_blob(b, {rows, columns});
+        for (size_t i = 0; i < n_inputs; i++)
+            bare->inputs.push_back(at::from_blob(inputs[i], {rows, columns}));
+        return bare;
     } catch (const std::exception &e) {
         error = e.what();
-        return error.c_str();
+        *ret_error = error.c_str();
     }
     return nullptr;
 }
 
-void torch_bare_run(int64_t n)
+void torch_bare_run(void *of, int64_t n)
 {
+    static thread_local bool started;
     c10::InferenceMode inference;
-    auto &ready = inputs[n];
+    auto *bare = (torch_bare *)of;
+    auto &ready = bare->ready[n];
 
-    if (ready.empty())
-        ready = {first.narrow(0, 0, n), second.narrow(0, 0, n)};
-    module.forward(ready);
+    if (!started)
+        at::set_num_threads(1); /* of this thread */
+    started = true;
+    for (size_t i = ready.size(); i < bare->inputs.size(); i++)
+        ready.push_back(bare->inputs[i].narrow(0, 0, n));
+    bare->module.forward(ready);
 }
