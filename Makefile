@@ -9,9 +9,10 @@ OUT ?= build/pytriton-dist
 T ?=
 
 DEPS = tools/deps/install
+WHEEL = .deps/torch-wheel/venv/lib/python3.11/site-packages/torch
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-go test-node test-site stress soak pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
+.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-torch-wheel torch-shim test-go test-node test-site stress soak pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
 
 build: ## build the server, its backends and the manual page (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run
@@ -59,6 +60,17 @@ test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB
 	@tools/test $(PRESET) system/test_openvino
 	@tools/test $(PRESET) system/test_pytorch
 	@tools/test $(PRESET) system/test_frameworks
+
+test-torch-wheel: ## install PyTorch's newest package (570 MB), compile the backend pytorch's part for it, and test the backend with it
+	@$(DEPS) -q run test torch torch-wheel
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@backends/pytorch/shim/build $(WHEEL)
+	@tools/test $(PRESET) system/test_pytorch_wheel
+	@CONCH_TORCH=$(CURDIR)/$(WHEEL)/lib/libtorch_cpu.so CONCH_WITHOUT_TRITON=1 tools/test $(PRESET) system/test_pytorch
+
+torch-shim: ## compile the backend pytorch's part for a PyTorch of your own: TORCH=…/site-packages/torch
+	@backends/pytorch/shim/build $(TORCH)
 
 test-go: ## with a Go of 1.26 or newer, build a client, grpcurl, a health probe and Go's client of the interoperability tests, and ask with them
 	@$(DEPS) -q run test clients

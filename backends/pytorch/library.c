@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's library is loaded first. The shim names it as a library that it needs, by its name
- * without a folder, so the loader takes the one that is there already.
+ * without a folder, so the loader takes the one that is there already. A shim for a library of
+ * another name would bring a second PyTorch into the process, so it is not loaded; one for another
+ * release of the same name is found out by what the library says of itself.
  */
 #include "pytorch/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,68 +22,195 @@
 #define TORCH_FILE     "libtorch_cpu.so"
 #endif
 
+#define SHIM_FILE "libconch_torch.so"
+
 static const struct framework torch = {
     .title = "PyTorch's library libtorch_cpu.so",
     .variable = "CONCH_TORCH",
     .beside = (const char *const[]){"/libtorch_cpu.so*", "/torch/lib/libtorch_cpu.so*", NULL},
     .system = (const char *const[]){TORCH_SONAME, TORCH_FILE, NULL},
     .package = "torch/lib/libtorch_cpu.so",
-    .how_to_get = "get PyTorch " TORCH_COMPILED ", which this backend was compiled for (Debian 12: "
-                  "`apt-get install libtorch1.13`), or name it: "
-                  "--backend-config=pytorch,library-path=FILE or CONCH_TORCH=FILE",
+    .how_to_get = "get PyTorch (Debian 12: `apt-get install libtorch1.13`; Python: `pip install "
+                  "torch`), or name it: --backend-config=pytorch,library-path=FILE or "
+                  "CONCH_TORCH=FILE",
     .sleeps = true,
 };
 
-static TRITONSERVER_Error *load_shim(const char *file, const struct shim **ret_shim)
+static TRITONSERVER_Error *no_memory(void)
+{
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+}
+
+/* ---- The library ----------------------------------------------------------------------------- */
+
+/* The name by which the loader knows a library. */
+static const char *read_soname(const struct link_map *map)
+{
+    const char *strings = NULL;
+    size_t offset = 0;
+
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_STRTAB)
+            strings = (const char *)d->d_un.d_ptr;
+        else if (d->d_tag == DT_SONAME)
+            offset = d->d_un.d_val;
+    }
+    return strings && offset ? strings + offset : "";
+}
+
+/* What is known of the library that is loaded. */
+struct loaded {
+    char *path;         /* without links; owned */
+    const char *soname; /* the library's */
+    char *folder;       /* of the path; owned */
+};
+
+static TRITONSERVER_Error *describe_loaded(void *handle, struct loaded *ret_loaded)
+{
+    struct link_map *map;
+    struct loaded l = {0};
+    char *slash;
+
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch's library: %s", dlerror());
+    l.path = realpath(map->l_name, NULL);
+    l.folder = l.path ? strdup(l.path) : NULL;
+    if (!l.folder) {
+        free(l.path);
+        return no_memory();
+    }
+    slash = strrchr(l.folder, '/');
+    *slash = '\0';
+    l.soname = read_soname(map);
+    *ret_loaded = l;
+    return NULL;
+}
+
+static void loaded_done(struct loaded *l)
+{
+    free(l->path);
+    free(l->folder);
+}
+
+/* The command that compiles a shim: a Python package has its headers beside lib/. */
+static TRITONSERVER_Error *advise_build(const struct loaded *l, const char *backend_dir,
+                                        const char *why)
+{
+    size_t n = strlen(l->folder);
+    bool package = n > 4 && strcmp(l->folder + n - 4, "/lib") == 0;
+    TRITONSERVER_Error *err;
+    char *command = NULL;
+
+    if (package ? asprintf(&command, "%s/shim/build '%.*s'", backend_dir, (int)n - 4, l->folder) < 0
+                : asprintf(&command, "%s/shim/build /usr '%s/" SHIM_FILE "'", backend_dir,
+                           backend_dir) < 0)
+        return no_memory();
+    err = backend_error(
+        TRITONSERVER_ERROR_UNSUPPORTED,
+        "PyTorch from '%s' needs a part of the backend pytorch that is compiled for it, and %s; run "
+        "`%s`, which needs g++%s",
+        l->path, why, command, package ? "" : " and PyTorch's headers (Debian 12: libtorch-dev)");
+    free(command);
+    return err;
+}
+
+/* ---- The shim -------------------------------------------------------------------------------- */
+
+static bool runs_what_it_was_made_for(const struct shim *shim)
+{
+    size_t n = strlen(shim->version);
+
+    /* A release may have a suffix: 2.15.0 and 2.15.0+cpu. */
+    return !shim->running || (strncmp(shim->running, shim->version, n) == 0 &&
+                              (shim->running[n] < '0' || shim->running[n] > '9'));
+}
+
+static TRITONSERVER_Error *load_shim(const struct loaded *l, const char *backend_dir,
+                                     const char *file, const struct shim **ret_shim)
 {
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL), *symbol;
+    const struct shim *shim = NULL;
+    TRITONSERVER_Error *err;
     shim_fn *function;
+    char *why = NULL;
+    int n;
 
-    if (!handle)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "the backend pytorch is compiled for PyTorch " TORCH_COMPILED
-                             ", and its part %s cannot be loaded: %s",
-                             file, dlerror());
-    *ret_shim = NULL;
-    symbol = dlsym(handle, SHIM_FUNCTION);
+    symbol = handle ? dlsym(handle, SHIM_FUNCTION) : NULL;
     if (symbol) {
         /* Data and function pointers have one representation on every system that has dlsym. */
         memcpy(&function, &symbol, sizeof(symbol));
-        *ret_shim = function(SHIM_VERSION);
+        shim = function(SHIM_VERSION);
     }
-    return *ret_shim ? NULL
-                     : backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                     "%s is of another build than the backend pytorch", file);
-}
-
-static TRITONSERVER_Error *find_shim(const char *backend_dir, char **ret_file)
-{
-    if (asprintf(ret_file, "%s/libconch_torch.so", backend_dir) < 0)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    if (access(*ret_file, F_OK) == 0)
+    if (shim && runs_what_it_was_made_for(shim)) {
+        *ret_shim = shim;
         return NULL;
-    free(*ret_file);
-    return backend_error(
-        TRITONSERVER_ERROR_UNSUPPORTED,
-        "the backend pytorch was built without PyTorch's headers, so it has no libconch_torch.so "
-        "in '%s'; install them (Debian 12: `apt-get install libtorch-dev g++`), and build again",
-        backend_dir);
+    }
+    if (!handle)
+        n = asprintf(&why, "'%s' cannot be loaded: %s", file, dlerror());
+    else if (!shim)
+        n = asprintf(&why, "'%s' is of another build of the backend", file);
+    else
+        n = asprintf(&why, "'%s' is for PyTorch %s, but this is %s", file, shim->version,
+                     shim->running);
+    err = n < 0 ? no_memory() : advise_build(l, backend_dir, why);
+    free(why);
+    return err;
 }
 
-TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
-                                 struct library *ret_library)
+/* Finds the shim in a folder; NULL if it has none. */
+static TRITONSERVER_Error *find_in_folder(const char *folder, char **ret_file)
+{
+    char *file;
+
+    *ret_file = NULL;
+    if (asprintf(&file, "%s/" SHIM_FILE, folder) < 0)
+        return no_memory();
+    if (access(file, F_OK) == 0)
+        *ret_file = file;
+    else
+        free(file);
+    return NULL;
+}
+
+static TRITONSERVER_Error *find_shim(const struct loaded *l, const char *backend_dir,
+                                     const char *named, char **ret_file)
 {
     TRITONSERVER_Error *err;
-    void *handle;
-    char *shim;
+    char *why;
 
-    TRY(find_shim(backend_dir, &shim));
-    err = framework_find(&torch, backend_dir, file, &handle);
+    if (named && *named) {
+        *ret_file = strdup(named);
+        return *ret_file ? NULL : no_memory();
+    }
+    TRY(find_in_folder(l->folder, ret_file));
+    if (!*ret_file && strcmp(l->soname, TORCH_SONAME) == 0)
+        TRY(find_in_folder(backend_dir, ret_file));
+    if (*ret_file)
+        return NULL;
+    if (asprintf(&why, "there is no '%s/" SHIM_FILE "'", l->folder) < 0)
+        return no_memory();
+    err = advise_build(l, backend_dir, why);
+    free(why);
+    return err;
+}
+
+TRITONSERVER_Error *library_open(const char *backend_dir, const char *file, const char *shim_file,
+                                 struct library *ret_library)
+{
+    struct loaded loaded;
+    TRITONSERVER_Error *err;
+    char *shim = NULL;
+    void *handle;
+
+    TRY(framework_find(&torch, backend_dir, file, &handle));
+    TRY(describe_loaded(handle, &loaded));
+    err = find_shim(&loaded, backend_dir, shim_file, &shim);
     if (!err)
-        err = load_shim(shim, &ret_library->shim);
+        err = load_shim(&loaded, backend_dir, shim, &ret_library->shim);
     if (!err)
         ret_library->path = framework_path(ret_library->shim->inside);
     free(shim);
+    loaded_done(&loaded);
     return err;
 }
 

@@ -15,13 +15,16 @@ struct library {
 };
 
 /*
- * library_open - find and load them.
- * @backend_dir  the folder of this backend, which has the shim, too
+ * library_open - find and load them. A shim fits one release of PyTorch, so that of a user's own
+ * PyTorch lies beside its library; the one beside this backend is for the PyTorch that Conch was
+ * built with.
+ * @backend_dir  the folder of this backend, which has the shim's sources, too
  * @file         path of libtorch_cpu.so if the user names one, else NULL
+ * @shim_file    the same of the shim
  * Errors: NOT_FOUND    there is no library; the text says where it was looked for, how to get it
- *         UNSUPPORTED  the backend was built without a shim; the library is of another release
+ *         UNSUPPORTED  there is no shim for it; the text says how to compile one
  */
-TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
+TRITONSERVER_Error *library_open(const char *backend_dir, const char *file, const char *shim_file,
                                  struct library *ret_library);
 void library_done(struct library *lib); /* the memory only: loaded once, they stay loaded */
 

@@ -19,7 +19,7 @@ __attribute__((visibility("default"))) char *conch_backend_version(const char *f
 char *conch_backend_version(const char *folder, const char *library_path)
 {
     struct library found = {0};
-    TRITONSERVER_Error *err = library_open(folder, library_path, &found);
+    TRITONSERVER_Error *err = library_open(folder, library_path, NULL, &found);
     char *text =
         framework_version_text(err, "PyTorch", err ? "" : found.shim->version, found.path, "");
 
@@ -32,10 +32,11 @@ static struct library library;
 
 static TRITONSERVER_Error *configure_torch(const struct doc *settings, const char *folder)
 {
-    static const char *const known[] = {"library-path", NULL};
+    static const char *const known[] = {"library-path", "shim-path", NULL};
 
     settings_warn_of_unknown(settings, "pytorch", known);
-    TRY(library_open(folder, backend_setting(settings, "library-path"), &library));
+    TRY(library_open(folder, backend_setting(settings, "library-path"),
+                     backend_setting(settings, "shim-path"), &library));
     BACKEND_LOG(INFO, "PyTorch %s from %s", library.shim->version,
                 library.path ? library.path : "?");
     return NULL;

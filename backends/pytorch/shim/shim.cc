@@ -5,6 +5,7 @@
 #include "pytorch/shim/shim.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
@@ -461,7 +462,7 @@ void release(struct shim_result *result)
 char *set_inter_op_threads(int32_t n)
 {
     return guard([n] {
-        if (at::get_num_interop_threads() != n)
+        if ((int64_t)at::get_num_interop_threads() != n)
             at::set_num_interop_threads(n);
     });
 }
@@ -481,15 +482,41 @@ void set_fuser(bool on)
     torch::jit::setTensorExprFuserEnabled(on);
 }
 
+/* ---- Version --------------------------------------------------------------------------------- */
+
+/* What the loaded library says of itself: "… TORCH_VERSION=1.13.1, …". Empty: nothing. */
+std::string read_running_version()
+{
+    static const std::string key = "TORCH_VERSION=";
+    std::string version;
+
+    free(guard([&version] {
+        std::string settings = at::show_config();
+        size_t at = settings.find(key);
+
+        if (at != settings.npos)
+            version = settings.substr(at + key.size(),
+                                      settings.find_first_of(", \n", at) - at - key.size());
+    }));
+    return version;
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const struct shim *conch_torch(int version)
 {
-    static const struct shim shim = {TORCH_VERSION, reinterpret_cast<void *>(&at::set_num_threads),
-                                     load,          copy,
-                                     free_model,    run,
-                                     release,       set_inter_op_threads,
-                                     set_profiling, set_executor,
+    static const std::string running = read_running_version();
+    static const struct shim shim = {TORCH_VERSION,
+                                     running.empty() ? nullptr : running.c_str(),
+                                     reinterpret_cast<void *>(&at::set_num_threads),
+                                     load,
+                                     copy,
+                                     free_model,
+                                     run,
+                                     release,
+                                     set_inter_op_threads,
+                                     set_profiling,
+                                     set_executor,
                                      set_fuser};
 
     return version == SHIM_VERSION ? &shim : nullptr;

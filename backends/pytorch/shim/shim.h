@@ -4,7 +4,8 @@
  *
  * The shim is a library of its own, libconch_torch.so, compiled against the headers of one release
  * of PyTorch. Only it is C++; the backend loads it when the server runs, and gets the table from
- * its one function conch_torch().
+ * its one function conch_torch(). Users compile it for a PyTorch of their own with the script
+ * `build`, which is installed with these sources.
  *
  * A function that can fail returns NULL, or a text of one line that the caller frees. No exception
  * leaves the shim. Tensors are on the CPU, contiguous, of TRITONSERVER_DataType; BYTES are a list
@@ -25,7 +26,7 @@ extern "C" {
 #endif
 
 /* Changes with this header: a shim of another build is refused. */
-#define SHIM_VERSION 1
+#define SHIM_VERSION 2
 
 enum shim_kind { SHIM_TENSOR, SHIM_STRINGS, SHIM_DICT, SHIM_OTHER };
 
@@ -70,8 +71,9 @@ struct shim_result {
 };
 
 struct shim {
-    const char *version; /* of PyTorch */
-    void *inside;        /* a function of its library */
+    const char *version; /* of the PyTorch that it was compiled for */
+    const char *running; /* of the library that is loaded; NULL: it does not tell */
+    void *inside;        /* a function of that library */
 
     /* Load a TorchScript file, and copy a model with all its tensors. */
     char *(*load)(const char *path, struct shim_model **ret_model);

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend pytorch with a PyTorch of the user's own, its newest package: how its part in C++ is compiled for it and found, and
+that models which Python's PyTorch writes answer what it answers."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import tritonclient.http
+
+import repository
+import server as servers
+import torch_wheel
+
+pytestmark = pytest.mark.skipif(torch_wheel.MISSING is not None, reason=torch_wheel.MISSING or "")
+
+BUILD = repository.BUILD / "backends" / "pytorch" / "shim" / "build"
+ENV = {"CONCH_TORCH": str(torch_wheel.LIBRARY)}
+
+CONFIG = """
+backend: "pytorch" max_batch_size: 8
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, 32, 32 ] } ]
+output [ { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 10 ] }, { name: "OUTPUT__1" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { count: 2 kind: KIND_CPU } ]
+"""
+
+# A convolution net with the layers that classifiers have; its answers for one batch are saved beside it.
+WRITE = """
+import sys
+import numpy, torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.GELU(),
+                                  nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 32), nn.LayerNorm(32), nn.SiLU(), nn.Dropout(0.5))
+        self.scores, self.box = nn.Linear(32, 10), nn.Linear(32, 4)
+
+    def forward(self, x):
+        y = self.body(x)
+        return torch.softmax(self.scores(y), 1), self.box(y)
+
+folder, kind = sys.argv[1:]
+torch.manual_seed(7)
+net = Net().eval()
+x = torch.rand(5, 3, 32, 32)
+script = torch.jit.script(net) if kind == "script" else torch.jit.trace(net, x)
+script.save(folder + "/1/model.pt")
+with torch.inference_mode():
+    numpy.savez(folder + "/answers.npz", x=x.numpy(), scores=net(x)[0].numpy(), box=net(x)[1].numpy())
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    """libconch_torch.so for the package, made by the command that users run."""
+    file = tmp_path_factory.mktemp("shim") / "libconch_torch.so"
+    assert subprocess.run([str(BUILD), str(torch_wheel.TORCH), str(file)], check=True, capture_output=True, text=True).stdout == f"{file}\n"
+    return file
+
+
+@pytest.mark.parametrize("kind", ["script", "trace"])
+def test_models_of_python_answer_what_python_answers(shim, tmp_path, kind):
+    folder = repository.write_model(tmp_path / "models", "net", CONFIG)
+    torch_wheel.run_python(tmp_path, WRITE, folder, kind)
+    known = np.load(folder / "answers.npz")
+    flags = [f"--backend-config=pytorch,shim-path={shim}"]
+    with servers.Server(tmp_path / "models", flags=flags, env=ENV) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for rows in (slice(0, 1), slice(0, 5), slice(2, 4)):
+            x = tritonclient.http.InferInput("x", known["x"][rows].shape, "FP32")
+            x.set_data_from_numpy(known["x"][rows])
+            answer = client.infer("net", [x])
+            np.testing.assert_allclose(answer.as_numpy("OUTPUT__0"), known["scores"][rows], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(answer.as_numpy("OUTPUT__1"), known["box"][rows], rtol=1e-5, atol=1e-6)
+        libraries = {line.split("/")[-1] for line in open(f"/proc/{running.pid}/maps").read().splitlines() if "/" in line}
+    assert "libtorch_cpu.so" in libraries
+    assert not [name for name in libraries if re.match(r"libtorch_cuda|libcublas|libcudnn|libtorch\.so|libtorch_cpu\.so\.", name)], libraries
+
+
+def version_line(env, *flags):
+    code, out, _ = servers.run_to_end("--version", *flags, env=env)
+    assert code == 0
+    return re.search(r"^pytorch: (.*)$", out, re.M)[1]
+
+
+def test_the_part_in_cpp_is_found_beside_the_library(shim, tmp_path):
+    """A package whose folder has the part, and one whose folder does not: the error has the command that makes it."""
+    torch = tmp_path / "torch"
+    (torch / "lib").mkdir(parents=True)
+    for file in torch_wheel.TORCH.glob("lib/lib*.so*"):
+        if re.match(r"lib(torch_cpu|c10)\.so|libgomp", file.name):
+            (torch / "lib" / file.name).hardlink_to(file)
+    (tmp_path / "nvidia").symlink_to(torch_wheel.TORCH.parent / "nvidia")
+    env = {"CONCH_TORCH": str(torch / "lib" / "libtorch_cpu.so")}
+    line = version_line(env)
+    assert f"there is no '{torch}/lib/libconch_torch.so'; run `{BUILD} '{torch}'`" in line, line
+    shutil.copy(shim, torch / "lib")
+    assert version_line(env) == f"PyTorch {torch_wheel.VERSION} from {torch}/lib/libtorch_cpu.so"
