@@ -25,7 +25,7 @@ from tritonclient.utils import InferenceServerException
 
 import onnx_models
 import repository
-from server import BACKENDS, BIN, ROOT, SANITIZED, Server, run_to_end, wait_for
+from server import BACKENDS, BIN, ROOT, SANITIZED, Server, run_to_end, wait_equal, wait_for
 from wire import Connection, ask, given, infer, request_bytes
 
 pytestmark = pytest.mark.conch_only("Triton says less")
@@ -769,8 +769,12 @@ def test_an_operator_takes_a_model_out_of_service(tmp_path):
         assert ask(server, "GET", "/v2/models/iris/ready").status != 200
         refused = infer(server, "iris", iris())
         assert refused.status == 404 and json.loads(refused.body)["error"].endswith("'iris' has no available versions")
-        (row,) = json.loads(ask(server, "POST", "/v2/repository/index").body)
-        assert row["state"] == "UNAVAILABLE" and row["reason"] == "unloaded"
+
+        def row():
+            (row,) = json.loads(ask(server, "POST", "/v2/repository/index").body)
+            return row["state"], row["reason"]
+
+        wait_equal(row, ("UNAVAILABLE", "unloaded"), "the index has it, a moment after the log")
 
 
 def test_an_operator_sees_in_the_metrics_who_fails_and_why(tmp_path):
