@@ -8,6 +8,7 @@ CONCH_REFERENCE=1  CONCH_BIN is the genuine Triton: tests marked conch_only are 
                    chosen here, because that server does not print the one that it got.
 """
 
+import contextlib
 import os
 import pathlib
 import random
@@ -231,6 +232,14 @@ class Server:
     @property
     def pid(self):
         return self.process.pid
+
+    def names_of_threads(self):
+        """Those of the current threads. Threads that have loaded a model, called model-load, may end later than the load."""
+        names = []
+        for thread in os.listdir(f"/proc/{self.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{thread}/comm", encoding="ascii") as file:
+                names.append(file.read().strip())
+        return names
 
     def await_rest(self):
         """Waits until all models are loaded that can be, where one cannot (--exit-on-error=false)."""

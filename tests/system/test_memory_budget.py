@@ -129,8 +129,9 @@ def assert_bounded(watch, before_kb):
 def page_faults(server, thread):
     """How often the thread has written to a page that did not exist yet."""
     for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
-        if (task / "comm").read_text(encoding="ascii").strip() == thread:
-            return int((task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[7])
+        with contextlib.suppress(OSError):    # of one that has ended
+            if (task / "comm").read_text(encoding="ascii").strip() == thread:
+                return int((task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[7])
     raise KeyError(thread)
 
 

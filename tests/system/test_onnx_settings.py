@@ -3,6 +3,7 @@
 accelerators, custom operators, threads; the errors of wrong values; its log lines; the end of cancelled runs."""
 
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
@@ -180,14 +181,20 @@ def test_custom_operators_are_loaded(server):
 
 
 def n_threads(server):
-    return len(os.listdir(f"/proc/{server.pid}/task"))
+    return len(server.names_of_threads())
 
 
-def threads_of(models, *flags):
-    """The threads of a server with the models, after each has had a request."""
+@contextlib.contextmanager
+def asked(models, *flags):
+    """A server with the models, after each has had a request. The threads of the start may still be ending."""
     with Server(models, flags=flags) as running:
         for folder in sorted(models.iterdir()):
             assert double(running, folder.name) == [1, 2]
+        yield running
+
+
+def threads_of(models, *flags):
+    with asked(models, *flags) as running:
         return n_threads(running)
 
 
@@ -203,8 +210,9 @@ def test_models_share_threads(tmp_path):
     besides."""
     one, six = write_many(tmp_path / "one", 1), write_many(tmp_path / "six", 6)
     own = write_many(tmp_path / "own", 6, parameter("intra_op_thread_count", 3))
-    shared = threads_of(six)
-    assert shared - threads_of(one) <= 5
+    with asked(one) as few, asked(six) as many:
+        wait_for(lambda: n_threads(many) - n_threads(few) <= 5, 60, "at most five threads more")
+        shared = n_threads(many)
     assert threads_of(own) >= shared + 10
 
 
@@ -212,7 +220,6 @@ def test_a_setting_sizes_the_shared_pool(tmp_path):
     one = write_many(tmp_path / "one", 1)
     size = "--backend-config=onnxruntime,intra_op_thread_count="
     with Server(one, flags=[size + "1"]) as few, Server(one, flags=[size + "9"]) as many:
-        # The threads of the start may still be ending.
         wait_for(lambda: n_threads(many) == n_threads(few) + 8, 60, "8 threads more")
         assert threads_of(one, "--backend-config=onnxruntime,enable-global-threadpool=0", size + "9") < n_threads(many)
 

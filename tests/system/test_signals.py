@@ -73,15 +73,6 @@ def test_models_that_are_loaded_later_have_the_mask_too(models):
     assert {int(told[who], 16) for who in ("model", "instance", "execute", "child")} == {0}
 
 
-def names_of_threads(server):
-    """The names of the current threads."""
-    names = []
-    for thread in os.listdir(f"/proc/{server.pid}/task"):
-        with contextlib.suppress(OSError), open(f"/proc/{server.pid}/task/{thread}/comm", encoding="ascii") as file:
-            names.append(file.read().strip())
-    return names
-
-
 def masks_of_threads(server):
     """The signals that each thread blocks. A thread that begins or ends blocks all of them for a moment (pthread_create(3) does so)."""
     masks = []
@@ -98,8 +89,8 @@ def test_signals_are_obeyed_on_any_thread(models, mode):
     with Server(models, flags=[f"--model-control-mode={mode}", "--repository-poll-secs=3600"]) as server:
         # The polling thread has the name of the program, as main has; load threads end.
         expected = 1 + (mode == "poll")
-        wait_for(lambda: names_of_threads(server).count("conch") >= expected, 60, "all threads are there")
-        wait_for(lambda: "model-load" not in names_of_threads(server), 60, "nothing is loaded any more")
+        wait_for(lambda: server.names_of_threads().count("conch") >= expected, 60, "all threads are there")
+        wait_for(lambda: "model-load" not in server.names_of_threads(), 60, "nothing is loaded any more")
         if not SANITIZED:    # sanitizers have threads of their own
             wait_for(lambda: set(masks_of_threads(server)) == {0}, 60, "no thread blocks a signal")
         for _ in range(20):
