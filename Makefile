@@ -54,12 +54,13 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 	@tests/clients/build java
 	@tools/test $(PRESET) system/test_grpc
 
-test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB) and PyTorch (127 MB), and test the backends of their frameworks
-	@$(DEPS) -q run test forests openvino torch
+test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB), PyTorch (127 MB) and models of packages (50 MB), and test the backends of their frameworks
+	@$(DEPS) -q run test forests openvino torch real
 	@tools/test $(PRESET) system/test_forests
 	@tools/test $(PRESET) system/test_openvino
 	@tools/test $(PRESET) system/test_pytorch
 	@tools/test $(PRESET) system/test_frameworks
+	@tools/test $(PRESET) system/test_real_models
 
 test-torch-wheel: ## install PyTorch's newest package (570 MB), compile the backend pytorch's part for it, and test the backend with it
 	@$(DEPS) -q run test torch torch-wheel
