@@ -3,11 +3,13 @@
  * pauses - an LD_PRELOAD library that delays threads at random where another thread may overtake
  * them. It shows code that relies on the order of threads.
  *
- * PAUSES  <n>,<max_us>  at one of n such places on average, for up to max_us microseconds
+ * PAUSES         <n>,<max_us>  at one of n such places on average, for up to max_us microseconds
+ * PAUSES_WRITES  1             only behind a write(), such as that of a line of a log file
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 static unsigned int one_of, max_us; /* one_of 0: never */
+static bool only_writes;
 
 static struct {
     int (*mutex_lock)(pthread_mutex_t *);
@@ -51,6 +54,7 @@ static void start(void)
     const char *text = getenv("PAUSES");
     if (text && sscanf(text, "%u,%u", &one_of, &max_us) != 2)
         abort();
+    only_writes = getenv("PAUSES_WRITES");
 }
 
 /* Other constructors may call before ours runs. */
@@ -74,7 +78,7 @@ static uint64_t draw(void)
     return x ^= x << 17;
 }
 
-static void dawdle(void)
+static void dawdle_behind_write(void)
 {
     if (one_of == 0 || max_us == 0 || (draw() >> 32) % one_of != 0)
         return;
@@ -83,6 +87,12 @@ static void dawdle(void)
     struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
     syscall(SYS_nanosleep, &pause, NULL);
     errno = saved;
+}
+
+static void dawdle(void)
+{
+    if (!only_writes)
+        dawdle_behind_write();
 }
 
 int pthread_mutex_lock(pthread_mutex_t *m)
@@ -121,7 +131,7 @@ ssize_t write(int fd, const void *data, size_t size)
 {
     ready();
     ssize_t n = next.write(fd, data, size);
-    dawdle();
+    dawdle_behind_write();
     return n;
 }
 

@@ -7,7 +7,7 @@ import server as servers
 
 
 def environment(library, **settings):
-    """The environment for a program; library: allocfault, faultlib, filefault, fastclock, processors, writes, heapwatch."""
+    """The environment for a program; library: allocfault, faultlib, filefault, fastclock, processors, writes, pauses, heapwatch."""
     return {
         "LD_PRELOAD": f"{library}.so",  # the loader would split a path with a space
         "LD_LIBRARY_PATH": str((servers.BUILD / "tests").resolve()),

@@ -8,6 +8,7 @@ import socket
 import pytest
 import tritonclient.http
 
+import preload
 import repository
 import triton as genuine
 from server import BACKENDS, BIN, REFERENCE, ROOT, Server, free_port, run_to_end, wait_for
@@ -242,6 +243,19 @@ def test_a_failed_load_is_retried_as_configured(models):
     assert len(names(log, "failed to load 'bad' version 1", "2 retries left")) == 1
     assert len(names(log, "failed to load 'bad' version 1", "1 retries left")) == 1
     assert len(names(log, "failed to load 'bad' version 1")) == 3
+
+
+@pytest.mark.skipif(REFERENCE, reason="is about our log")
+def test_changes_are_possible_once_the_log_says_that_models_are_loaded(models, tmp_path):
+    """The line is there, and whoever has read it asks, before the thread that has written it goes on."""
+    repository.write_identity(models, "m", [("FP32", [1])])
+    path = tmp_path / "log"
+    server = Server(models, flags=["--model-control-mode=explicit", f"--log-file={path}"], ready=None,
+                    env=preload.environment("pauses", PAUSES="1,100000", PAUSES_WRITES="1"))
+    server.log = lambda: path.read_text() if path.exists() else ""
+    with server:
+        server.wait_log("Loaded 0 of ")
+        assert ask(server, "POST", "/v2/repository/models/m/load").status == 200
 
 
 def test_one_broken_model_need_not_stop_the_others(models):

@@ -215,20 +215,22 @@ struct status *server_create(const struct server_options *options, struct server
     return NULL;
 }
 
-/* All models have been tried: sets the server's next state, unless a stop has begun. */
+/* All models have been tried: sets the server's next state, unless a stop has begun. What the log
+ * says of it is true when it is read, so the state comes first. */
 static struct status *enter_next_state(struct server *s, struct status *st)
 {
-    if (st && !s->options->exit_on_error) {
-        log_status(LOG_ERROR, "the server starts without some of its models", st);
-        st = NULL;
-    }
+    bool fails = st && s->options->exit_on_error;
     int expected = SERVER_INITIALIZING;
-    if (atomic_compare_exchange_strong(&s->state, &expected, st ? SERVER_FAILED : SERVER_READY)) {
-        changes_announce(&s->changes);
-        return st;
+    if (!atomic_compare_exchange_strong(&s->state, &expected,
+                                        fails ? SERVER_FAILED : SERVER_READY)) {
+        status_free(st);
+        return status_new(STATUS_UNAVAILABLE, "Server exiting");
     }
-    status_free(st);
-    return status_new(STATUS_UNAVAILABLE, "Server exiting");
+    changes_announce(&s->changes);
+    if (fails)
+        return st;
+    log_status(LOG_ERROR, "the server starts without some of its models", st);
+    return NULL;
 }
 
 struct status *server_load(struct server *s)
@@ -248,11 +250,14 @@ struct status *server_load(struct server *s)
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     } else {
-        if (!st || !s->options->exit_on_error) { /* else the error is what is left to be read */
+        /* Else the error is what is left to be read. */
+        bool tells = !st || !s->options->exit_on_error;
+        uint64_t took_ns = clock_now_ns(s->clock) - from_ns;
+        if (tells)
             server_log_tables(s);
-            server_log_loaded(s, clock_now_ns(s->clock) - from_ns);
-        }
         st = enter_next_state(s, st);
+        if (tells)
+            server_log_loaded(s, took_ns);
     }
 
     mutex_lock(&s->drain_mu);
