@@ -5,6 +5,7 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 SECONDS ?= 10
+CYCLES ?= 1000
 OUT ?= build/pytriton-dist
 T ?=
 
@@ -12,7 +13,7 @@ DEPS = tools/deps/install
 WHEEL = .deps/torch-wheel/venv/lib/python3.11/site-packages/torch
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-torch-wheel torch-shim test-go test-node test-site stress soak pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
+.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-torch-wheel torch-shim test-go test-node test-site stress soak churn pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
 
 build: ## build the server, its backends and the manual page (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run
@@ -94,6 +95,10 @@ stress: ## random clients of all kinds against one server, for SECONDS=10 under 
 soak: ## mixed load with rests between, for SECONDS=10; a table of who holds how much memory, and no growth (PRESET=release)
 	@$(DEPS) -q run test
 	@CONCH_SOAK_SECONDS=$(SECONDS) tools/test --pytest=-ofaulthandler_timeout=0 --pytest=-s $(PRESET) stress/test_soak
+
+churn: ## each framework's model is loaded, asked and unloaded CYCLES=1000 times; no memory is left behind (PRESET=release)
+	@$(DEPS) -q run test forests openvino torch
+	@CONCH_CHURN=$(CYCLES) tools/test --pytest=-s $(PRESET) system/test_framework_churn
 
 pauses: ## run the tests while threads dawdle at random, seldom and often (T=core/sched narrows; PRESET=debug|asan)
 	@$(DEPS) -q run test

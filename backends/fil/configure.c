@@ -110,7 +110,7 @@ static TRITONSERVER_Error *find_only_tensor(const struct frame_model *m, const c
             if (strcmp(doc_string(doc_get(o, "name"), ""), "treeshap_output") == 0)
                 return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                                      "model '%s': the output treeshap_output (Shapley values) is "
-                                     "not supported",
+                                     "not supported, because treelite does not compute them",
                                      m->name);
     if (doc_count(all) != 1)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,

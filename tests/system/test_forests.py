@@ -159,7 +159,7 @@ REFUSED = {
     "types": (tensors(in_type="FP64"), {}, "must have the same datatype"),
     "name": (tensors(in_name="x"), {}, "unexpected inference input 'x', allowed inputs are: input__0"),
     "output": (tensors(out_name="y"), {}, "unexpected inference output 'y', allowed outputs are: output__0"),
-    "shapley": (tensors() + repository.tensor("output", "treeshap_output", "FP32", [27]), {}, "treeshap_output (Shapley values) is not supported"),
+    "shapley": (tensors() + repository.tensor("output", "treeshap_output", "FP32", [27]), {}, "treeshap_output (Shapley values) is not supported, because treelite does not compute them"),
     "more": (tensors() + repository.tensor("input", "more", "FP32", [1]), {}, "configuration expects 2 inputs, model provides 1"),
     "format": ("", {"model_type": "catboost"}, "catboost not recognized as a valid serialization format"),
     "flag": ("", {"predict_proba": "1"}, "Expected 'true' or 'false' for parameter 'predict_proba', got: '1'"),
