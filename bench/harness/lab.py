@@ -117,6 +117,14 @@ class Lab:
         flags = ["--cache-config=local,size=67108864", f"--cache-directory={self.build / 'caches'}"]
         return self.once("conch-cached", lambda log, cpu: servers.conch(self.build, folder, log, cpu, flags))
 
+    def triton_cached(self):
+        """The genuine one with its own cache `local`."""
+        folder = self._repository("triton-cached", models=False)
+        if not list(folder.iterdir()):
+            repository.write_cached(folder, self._identity_backend())
+        flags = ["--cache-config=local,size=67108864", f"--cache-directory={servers.triton_caches(self.root)}"]
+        return self.once("triton-cached", lambda log, cpu: servers.triton(self.root, folder, log, cpu, flags))
+
     def conch_regions(self):
         """With gRPC, too."""
         return self._conch_grpc("conch-regions", ["--allow-client-shm=true"])

@@ -151,6 +151,7 @@ class Bench:
 
     def http_arguments(self, cell):
         more = ["--tls"] if getattr(cell.server, "tls", False) else []
+        more += ["--fresh", "--verify", "64"] if cell.request.is_fresh else []
         return [str(self.load), "--port", str(cell.server.port), "--request", str(self.request_file(cell.request)),
                 "--pipeline", str(cell.pipeline), "--answers", str(cell.request.answers), *more]
 

@@ -60,12 +60,15 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
 CACHED = {"small": [requests.SMALL_SHAPE], "image": [requests.IMAGE_SHAPE]}
 
 
-def write_cached(folder):
+def write_cached(folder, backend=None):
+    """backend: as of write()"""
     for name, tensors in CACHED.items():
         for kind, more in (("", ""), ("_cached", "response_cache { enable: true }\n")):
             model = Path(folder) / (name + kind)
             (model / "1").mkdir(parents=True)
             (model / "config.pbtxt").write_text(_config(name + kind, tensors, more))
+            if backend:
+                shutil.copy(backend, model / backend.name)
 
 
 def write(folder, backend=None):

@@ -12,7 +12,10 @@ class Request:
     """One prepared request. `check(body)` returns what is wrong with a reply's body, or None.
 
     answers: that each reply has, such as events
+    is_fresh: each has other numbers in its last tensor
     """
+
+    is_fresh = False
 
     def __init__(self, name, wire, check, answers=1):
         self.name = name
@@ -170,6 +173,14 @@ def small(model="small"):
     """64 bytes in, 64 bytes out."""
     values = floats(16)
     return binary("64 B, binary", model, {"INPUT0": (SMALL_SHAPE, values)}, ["OUTPUT0"], values)
+
+
+def fresh(request):
+    """The same with numbers that no request before had."""
+    request.is_fresh = True
+    request.name += ", all different"
+    request.check = lambda reply: None if b'"OUTPUT0"' in reply and len(reply) > 64 else "OUTPUT0 is missing"
+    return request
 
 
 def batched(model):

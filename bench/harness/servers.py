@@ -177,6 +177,12 @@ def triton(root, repository, log, cpu, flags=(), env=None):
     return Server("Triton", argv, log, cpu, env=env, port=int(ports[0]))
 
 
+def triton_caches(root):
+    """The folder of the genuine Triton's caches."""
+    set_up_triton(root)
+    return next((root / ".deps/reference/venv/lib").glob("python3.*/site-packages/pytriton/tritonserver/caches"))
+
+
 def triton_argv(root, repository, port, flags=()):
     """The program itself, without the script around it, whose time is not its own."""
     set_up_triton(root)

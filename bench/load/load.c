@@ -41,7 +41,7 @@ struct http_options {
     const char *request_path;
     unsigned pipeline;
     unsigned answers; /* that each reply has */
-    bool tls;
+    bool tls, is_fresh;
 };
 
 struct conn {
@@ -61,6 +61,7 @@ struct load {
     struct http_options opt;
     struct sockaddr_in addr;
     char *request;
+    uint32_t n_changed; /* with --fresh */
     size_t request_len;
     struct conn *conns;
     unsigned n_active; /* connections of the phase … */
@@ -88,6 +89,13 @@ static void conn_open(struct load *l, struct conn *c)
         tally_die("epoll_ctl: %s", strerror(errno));
 }
 
+/* Its last bytes, of a tensor, become others than those of the requests before. */
+static void change_request(struct load *l)
+{
+    l->n_changed++;
+    memcpy(l->request + l->request_len - sizeof(l->n_changed), &l->n_changed, sizeof(l->n_changed));
+}
+
 static void conn_send(struct load *l, struct conn *c)
 {
     while (c->unsent > 0) {
@@ -96,6 +104,8 @@ static void conn_send(struct load *l, struct conn *c)
         int n = 0;
         ssize_t sent;
 
+        if (l->opt.is_fresh)
+            change_request(l);
         while (left > 0 && n < WRITE_VECTORS) {
             size_t piece = left % l->request_len ? left % l->request_len : l->request_len;
 
@@ -295,6 +305,7 @@ static const char usage[] =
     "  --connections N     connections, all kept alive (1)\n"
     "  --pipeline N        requests outstanding per connection, up to 256 (1)\n"
     "  --answers N         answers that each reply has, such as events (1)\n"
+    "  --fresh             each request ends with four bytes of its own\n"
     "  --tls               TLS, with ALPN; the certificate is not verified\n"
     "  --warmup S          seconds before counting starts (0.3)\n"
     "  --seconds S         seconds counted (2)\n"
@@ -312,6 +323,7 @@ static struct http_options options_parse(int argc, char **argv)
         {"pipeline", required_argument, NULL, 'd'},
         {"answers", required_argument, NULL, 'a'},
         {"tls", no_argument, NULL, 't'},
+        {"fresh", no_argument, NULL, 'F'},
         {NULL, 0, NULL, 0},
     };
     struct http_options o = {.pipeline = 1, .answers = 1};
@@ -328,6 +340,8 @@ static struct http_options options_parse(int argc, char **argv)
             o.answers = load_options_number(optarg);
         else if (c == 't')
             o.tls = true;
+        else if (c == 'F')
+            o.is_fresh = true;
         else
             valid &= load_options_set(&o.common, c);
     }

@@ -101,6 +101,17 @@ static bool has_key(const struct store_entry *e, const struct store_key *key)
            memcmp(e->key, key->text, key->length) == 0;
 }
 
+/* The slots whose tag is this one, as the high bit of their bytes; a slot above one of them may be
+ * among them by mistake. */
+static uint64_t slots_with_tag(const struct bucket *b, uint8_t tag)
+{
+    const uint64_t ones = 0x0101010101010101, highs = ones << 7;
+    uint64_t tags;
+    memcpy(&tags, b, sizeof(tags)); /* n_beyond, too, which is masked out */
+    tags ^= ones * tag;
+    return (tags - ones) & ~tags & highs & UINT64_MAX >> 8;
+}
+
 /* Returns NULL when there is none. */
 static struct store_entry *find_entry_locked(const struct shard *sh, const struct store_key *key)
 {
@@ -108,7 +119,8 @@ static struct store_entry *find_entry_locked(const struct shard *sh, const struc
     uint8_t tag = tag_of_hash(key->hash);
     for (size_t n = 0; n <= mask; n++) {
         const struct bucket *b = &sh->buckets[(at + n) & mask];
-        for (size_t i = 0; i < BUCKET_SLOTS; i++) {
+        for (uint64_t found = slots_with_tag(b, tag); found; found &= found - 1) {
+            size_t i = (size_t)__builtin_ctzll(found) / 8;
             if (b->tags[i] == tag && has_key(b->entries[i], key))
                 return b->entries[i];
         }

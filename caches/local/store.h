@@ -30,19 +30,22 @@ struct store_buffer {
     char *base; /* in the entry's own block */
 };
 
+/* An entry's first cache line has all that it takes to drop it. */
 struct store_entry {
     /* Constant once it is in the store. */
     uint64_t hash;
     size_t charged_bytes; /* with everything that the entry needs */
-    size_t key_length;
-    const char *key;
     size_t n_buffers;
-    struct store_buffer *buffers;
 
     atomic_uint refs;
     /* Under the lock of its shard. */
     struct store_entry *newer, *older;
     uint64_t used_at; /* ticks.h */
+
+    /* Constant. */
+    size_t key_length;
+    const char *key;
+    struct store_buffer *buffers;
 };
 
 /* Counts since the start, and what is there now. */
