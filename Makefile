@@ -59,6 +59,7 @@ test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB
 	@$(DEPS) -q run test forests openvino torch real
 	@tools/test $(PRESET) system/test_forests
 	@tools/test $(PRESET) system/test_openvino
+	@tools/test $(PRESET) system/test_tensorflow
 	@tools/test $(PRESET) system/test_pytorch
 	@tools/test $(PRESET) system/test_frameworks
 	@tools/test $(PRESET) system/test_real_models

@@ -18,7 +18,7 @@
 typedef char *backend_version_fn(const char *folder, const char *library_path);
 
 /* The backends that search for a library; no other backend is loaded to print a version. */
-static const char *const finders[] = {"onnxruntime", "fil", "openvino", "pytorch"};
+static const char *const finders[] = {"onnxruntime", "fil", "openvino", "pytorch", "tensorflow"};
 
 /* Returns the value of a text like "[backend,]library-path=value"; NULL: it is another setting. */
 static const char *library_path_in(const char *text, const char *backend)

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/message.h"
+
 enum {
     MAX_FILE_BYTES = 4 * COST_SMALL + (1 << 20), /* a weight that is used once, and the rest */
     MAX_TENSORS = 1024,
@@ -25,92 +27,7 @@ enum {
     OTHER_TYPES = 8, /* how much longer a product takes with elements other than FP32 */
 };
 
-/* ---- Bytes ---------------------------------------------------------------------------------- */
-
-struct bytes {
-    const unsigned char *at, *end;
-};
-
-/* A field: a number, or bytes. */
-struct field {
-    uint32_t number;
-    bool is_bytes;
-    uint64_t value;
-    struct bytes bytes;
-};
-
-static bool take_varint(struct bytes *b, uint64_t *ret_value)
-{
-    uint64_t value = 0;
-
-    for (unsigned int shift = 0; shift < 64 && b->at < b->end; shift += 7) {
-        unsigned char byte = *b->at++;
-
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *ret_value = value;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool take_payload(struct bytes *b, uint64_t n, struct bytes *ret_bytes)
-{
-    if (n > (uint64_t)(b->end - b->at))
-        return false;
-    *ret_bytes = (struct bytes){b->at, b->at + n};
-    b->at += n;
-    return true;
-}
-
-/* Reads a field; false: it is malformed. */
-static bool next_field(struct bytes *b, struct field *ret_field)
-{
-    struct field f = {0};
-    uint64_t tag, n;
-
-    if (!take_varint(b, &tag))
-        return false;
-    f.number = (uint32_t)(tag >> 3);
-    switch (tag & 7) {
-    case 0:
-        if (!take_varint(b, &f.value))
-            return false;
-        break;
-    case 1:
-        if (!take_payload(b, 8, &f.bytes))
-            return false;
-        break;
-    case 2:
-        f.is_bytes = true;
-        if (!take_varint(b, &n) || !take_payload(b, n, &f.bytes))
-            return false;
-        break;
-    case 5:
-        if (!take_payload(b, 4, &f.bytes))
-            return false;
-        break;
-    default:
-        return false;
-    }
-    *ret_field = f;
-    return true;
-}
-
-static bool equals_text(const struct bytes *b, const char *text)
-{
-    size_t n = (size_t)(b->end - b->at);
-
-    return strlen(text) == n && memcmp(b->at, text, n) == 0;
-}
-
-static bool same_text(const struct bytes *a, const struct bytes *b)
-{
-    size_t n = (size_t)(a->end - a->at);
-
-    return n == (size_t)(b->end - b->at) && memcmp(a->at, b->at, n) == 0;
-}
+/* ---- Numbers -------------------------------------------------------------------------------- */
 
 /* A list of numbers is one field for each number, or one field with all. */
 struct numbers {
@@ -126,15 +43,15 @@ static bool add_number(struct numbers *to, uint64_t value)
     return true;
 }
 
-static bool add_numbers(struct numbers *to, const struct field *f)
+static bool add_numbers(struct numbers *to, const struct message_field *f)
 {
-    struct bytes b = f->bytes;
+    struct message_bytes b = f->bytes;
     uint64_t value;
 
     if (!f->is_bytes)
         return add_number(to, f->value);
     while (b.at < b.end)
-        if (!take_varint(&b, &value) || !add_number(to, value))
+        if (!message_number(&b, &value) || !add_number(to, value))
             return false;
     return true;
 }
@@ -147,7 +64,7 @@ struct shape {
 };
 
 struct tensor {
-    struct bytes name;
+    struct message_bytes name;
     struct shape shape;
     bool has_values;       /* an initializer whose elements are few and INT64, such as a shape */
     struct numbers values; /* if has_values */
@@ -187,10 +104,10 @@ static bool spend_work(struct graph *g, uint64_t times, uint64_t n)
     return true;
 }
 
-static const struct tensor *find_tensor(const struct graph *g, const struct bytes *name)
+static const struct tensor *find_tensor(const struct graph *g, const struct message_bytes *name)
 {
     for (size_t i = 0; i < g->n_tensors; i++)
-        if (same_text(&g->tensors[i].name, name))
+        if (message_is_same(&g->tensors[i].name, name))
             return &g->tensors[i];
     return NULL;
 }
@@ -222,9 +139,9 @@ static bool is_fine_type(uint64_t type)
 }
 
 /* Reads int64_data as it is, raw_data by eight bytes each. */
-static bool read_tensor_values(struct numbers *to, const struct field *f)
+static bool read_tensor_values(struct numbers *to, const struct message_field *f)
 {
-    struct bytes b = f->bytes;
+    struct message_bytes b = f->bytes;
 
     if (f->number == 7)
         return add_numbers(to, f);
@@ -238,16 +155,16 @@ static bool read_tensor_values(struct numbers *to, const struct field *f)
     return true;
 }
 
-static bool read_constant_tensor(struct bytes b, struct tensor *ret_tensor)
+static bool read_constant_tensor(struct message_bytes b, struct tensor *ret_tensor)
 {
     struct tensor t = {0};
     struct numbers dims = {0};
     bool few = true;
     uint64_t type = 0;
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f))
+        if (!message_next(&b, &f))
             return false;
         if (f.number == 1 && !add_numbers(&dims, &f))
             return false;
@@ -267,13 +184,13 @@ static bool read_constant_tensor(struct bytes b, struct tensor *ret_tensor)
 }
 
 /* Reads a dimension: dim_value, or one that has only a name, or nothing. */
-static bool read_dim(const struct graph *g, struct bytes b, struct shape *s)
+static bool read_dim(const struct graph *g, struct message_bytes b, struct shape *s)
 {
     int64_t dim = -1;
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f))
+        if (!message_next(&b, &f))
             return false;
         if (f.number == 1)
             dim = (int64_t)f.value;
@@ -287,24 +204,24 @@ static bool read_dim(const struct graph *g, struct bytes b, struct shape *s)
 }
 
 /* Walks one field of a message: value_info.type.tensor_type.shape.dim. */
-static bool read_declared_shape(const struct graph *g, struct bytes b, struct shape *s)
+static bool read_declared_shape(const struct graph *g, struct message_bytes b, struct shape *s)
 {
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end)
-        if (!next_field(&b, &f) || (f.number == 1 && !read_dim(g, f.bytes, s)))
+        if (!message_next(&b, &f) || (f.number == 1 && !read_dim(g, f.bytes, s)))
             return false;
     return true;
 }
 
-static bool read_tensor_type(struct graph *g, struct bytes b, struct shape *s)
+static bool read_tensor_type(struct graph *g, struct message_bytes b, struct shape *s)
 {
     bool has_shape = false;
     uint64_t type = 0;
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f))
+        if (!message_next(&b, &f))
             return false;
         if (f.number == 1)
             type = f.value;
@@ -318,19 +235,19 @@ static bool read_tensor_type(struct graph *g, struct bytes b, struct shape *s)
     return has_shape && is_fine_type(type);
 }
 
-static bool read_graph_input(struct graph *g, struct bytes b)
+static bool read_graph_input(struct graph *g, struct message_bytes b)
 {
     struct tensor t = {0};
     bool has_type = false;
-    struct field f, in;
+    struct message_field f, in;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f))
+        if (!message_next(&b, &f))
             return false;
         if (f.number == 1)
             t.name = f.bytes;
-        for (struct bytes type = f.bytes; f.number == 2 && type.at < type.end;) {
-            if (!next_field(&type, &in) || in.number != 1) /* a sequence, a map, … */
+        for (struct message_bytes type = f.bytes; f.number == 2 && type.at < type.end;) {
+            if (!message_next(&type, &in) || in.number != 1) /* a sequence, a map, … */
                 return false;
             has_type = true;
             if (!read_tensor_type(g, in.bytes, &t.shape))
@@ -343,32 +260,32 @@ static bool read_graph_input(struct graph *g, struct bytes b)
 /* ---- Operators ------------------------------------------------------------------------------ */
 
 struct node {
-    struct bytes op, domain;
+    struct message_bytes op, domain;
     size_t n_inputs;
-    struct bytes inputs[MAX_INPUTS];
-    struct bytes output; /* the first */
+    struct message_bytes inputs[MAX_INPUTS];
+    struct message_bytes output; /* the first */
     bool has_output;
-    struct bytes attributes[MAX_INPUTS];
+    struct message_bytes attributes[MAX_INPUTS];
     size_t n_attributes;
 };
 
-static bool has_graph(struct bytes attribute)
+static bool has_graph(struct message_bytes attribute)
 {
-    struct field f;
+    struct message_field f;
 
     while (attribute.at < attribute.end)
-        if (!next_field(&attribute, &f) || f.number == 6 || f.number == 11)
+        if (!message_next(&attribute, &f) || f.number == 6 || f.number == 11)
             return true;
     return false;
 }
 
-static bool read_node(struct bytes b, struct node *ret_node)
+static bool read_node(struct message_bytes b, struct node *ret_node)
 {
     struct node n = {0};
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f))
+        if (!message_next(&b, &f))
             return false;
         if (f.number == 1 && n.n_inputs == MAX_INPUTS)
             return false;
@@ -388,7 +305,7 @@ static bool read_node(struct bytes b, struct node *ret_node)
             n.domain = f.bytes;
     }
     *ret_node = n;
-    return n.has_output && (n.domain.at == n.domain.end || equals_text(&n.domain, "ai.onnx"));
+    return n.has_output && (n.domain.at == n.domain.end || message_is_text(&n.domain, "ai.onnx"));
 }
 
 /* Reads the whole numbers of an attribute; a single one is a list of one. False: it is
@@ -397,19 +314,19 @@ static bool read_attribute(const struct node *n, const char *name, struct number
 {
     *ret = (struct numbers){0};
     for (size_t i = 0; i < n->n_attributes; i++) {
-        struct bytes b = n->attributes[i], key = {0};
+        struct message_bytes b = n->attributes[i], key = {0};
         struct numbers found = {0};
-        struct field f;
+        struct message_field f;
 
         while (b.at < b.end) {
-            if (!next_field(&b, &f))
+            if (!message_next(&b, &f))
                 return false;
             if (f.number == 1)
                 key = f.bytes;
             if ((f.number == 3 || f.number == 8) && !add_numbers(&found, &f))
                 return false;
         }
-        if (key.at && equals_text(&key, name))
+        if (key.at && message_is_text(&key, name))
             *ret = found;
     }
     return true;
@@ -428,11 +345,11 @@ static bool number_of(const struct node *n, const char *name, int64_t otherwise,
 static bool has_attribute(const struct node *n, const char *name)
 {
     for (size_t i = 0; i < n->n_attributes; i++) {
-        struct bytes b = n->attributes[i];
-        struct field f;
+        struct message_bytes b = n->attributes[i];
+        struct message_field f;
 
-        while (b.at < b.end && next_field(&b, &f))
-            if (f.number == 1 && equals_text(&f.bytes, name))
+        while (b.at < b.end && message_next(&b, &f))
+            if (f.number == 1 && message_is_text(&f.bytes, name))
                 return true;
     }
     return false;
@@ -777,7 +694,7 @@ static const struct {
     {"GlobalMaxPool", cost_global_pool, PLAIN},
 };
 
-static bool add_node(struct graph *g, struct bytes b)
+static bool add_node(struct graph *g, struct message_bytes b)
 {
     struct node n;
 
@@ -786,7 +703,7 @@ static bool add_node(struct graph *g, struct bytes b)
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct tensor out = {.name = n.output};
 
-        if (equals_text(&n.op, ops[i].name))
+        if (message_is_text(&n.op, ops[i].name))
             return ops[i].rule(g, &n, ops[i].weight, &out.shape) && add_tensor(g, &out);
     }
     return false;
@@ -799,13 +716,13 @@ enum { MODEL_GRAPH = 7, MODEL_FUNCTION = 25 };
 
 /* The fields of a graph come in any order, so three walks read the inputs, the values, and the
  * nodes. */
-static bool walk_graph(struct graph *g, struct bytes b, uint32_t which)
+static bool walk_graph(struct graph *g, struct message_bytes b, uint32_t which)
 {
     struct tensor t;
-    struct field f;
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f) || f.number == GRAPH_SPARSE)
+        if (!message_next(&b, &f) || f.number == GRAPH_SPARSE)
             return false;
         if (f.number != which)
             continue;
@@ -819,13 +736,13 @@ static bool walk_graph(struct graph *g, struct bytes b, uint32_t which)
     return true;
 }
 
-static bool walk_model(struct graph *g, struct bytes b)
+static bool walk_model(struct graph *g, struct message_bytes b)
 {
-    struct bytes graph = {0};
-    struct field f;
+    struct message_bytes graph = {0};
+    struct message_field f;
 
     while (b.at < b.end) {
-        if (!next_field(&b, &f) || f.number == MODEL_FUNCTION ||
+        if (!message_next(&b, &f) || f.number == MODEL_FUNCTION ||
             (f.number == MODEL_GRAPH && graph.at))
             return false;
         if (f.number == MODEL_GRAPH)
@@ -860,7 +777,7 @@ bool cost_is_small(const char *file, int64_t batch, uint64_t *ret_cost)
 
     if (g) {
         g->batch = batch;
-        small = walk_model(g, (struct bytes){bytes, bytes + size});
+        small = walk_model(g, (struct message_bytes){bytes, bytes + size});
         *ret_cost = g->cost;
     }
     free(g);

@@ -98,8 +98,8 @@ static TRITONSERVER_Error *refuse_name(const struct side *side, const char *name
 }
 
 /* OpenVINO may know a tensor by several names, of which it gives out any one. */
-static TRITONSERVER_Error *find_configured_tensor(struct model *m, struct side *side,
-                                                  const char *name, struct tensor **ret_tensor)
+TRITONSERVER_Error *find_configured_tensor(const struct model *m, struct side *side,
+                                           const char *name, struct tensor **ret_tensor)
 {
     const struct ov_api *api = &m->rt->lib.api;
     struct ov_port *port = NULL;

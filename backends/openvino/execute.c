@@ -227,7 +227,7 @@ static bool is_output_known(const struct model *m, const struct tensor *t)
     bool batches = m->frame->max_batch_size > 0;
 
     if (t->type->size == 0 || t->any_rank || t->rank == 0 || t->source || t->is_state ||
-        m->asked.pad)
+        t->is_input || m->asked.pad)
         return false;
     for (size_t d = 0; d < t->rank; d++)
         if (t->dims[d] < 0 && !(batches && d == 0))

@@ -4,6 +4,7 @@
  *
  *     find_openvino_file   the file, or the folder of a SavedModel
  *     read_model        OpenVINO reads it; its tensors
+ *     name_side         where another backend knows their names
  *     complete_config, check_config, fit_model
  *     compile_model     OpenVINO compiles it for the device; the tensors' ports
  */
@@ -170,8 +171,8 @@ static TRITONSERVER_Error *add_extension(const struct model *m)
     if (!m->rt->allow_extensions)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "model '%s': CPU_EXTENSION_PATH '%s' is code that would run in the "
-                             "server; --backend-config=openvino,allow-extensions=1 permits it",
-                             m->name, path);
+                             "server; --backend-config=%s,allow-extensions=1 permits it",
+                             m->name, path, m->rt->backend);
     TRY_OV(&m->rt->lib, "loading custom CPU extensions", core_add_extension, m->core, path);
     BACKEND_LOG(INFO, "model '%s': the CPU extension %s is loaded", m->name, path);
     return NULL;
@@ -252,6 +253,17 @@ static TRITONSERVER_Error *set_properties(const struct model *m)
     return NULL;
 }
 
+/* Is this output an input as it is? Both then have the names of both. */
+static bool is_also_input(const struct model *m, const struct tensor *t)
+{
+    struct ov_port *port = NULL;
+
+    if (m->rt->lib.api.compiled_model_input_by_name(m->compiled, t->name, &port) != 0)
+        return false;
+    m->rt->lib.api.output_const_port_free(port);
+    return true;
+}
+
 static TRITONSERVER_Error *read_ports(struct model *m, struct side *side)
 {
     const struct library *l = &m->rt->lib;
@@ -264,6 +276,7 @@ static TRITONSERVER_Error *read_ports(struct model *m, struct side *side)
                  ? l->api.compiled_model_input_by_name
                  : l->api.compiled_model_output_by_name)(m->compiled, t->name, &t->port) != 0)
             return library_error(l, "reading a tensor of the compiled model");
+        t->is_input = side == &m->outputs && is_also_input(m, t);
         TRY_OV(l, "reading the type of a tensor", port_get_element_type, t->port, &type);
         /* Memory is measured by our type. */
         if (type != t->type->ov)
@@ -307,18 +320,53 @@ static TRITONSERVER_Error *report_weights(const struct model *m)
     return backend_report_memory(m->frame->handle, NULL, bytes);
 }
 
-static TRITONSERVER_Error *load_openvino_model(struct model *m)
+static TRITONSERVER_Error *name_side(const struct model *m, struct side *side,
+                                     const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *t;
+        TRITONSERVER_Error *err = find_configured_tensor(m, side, names[i], &t);
+
+        if (!err)
+            continue;
+        TRITONSERVER_ErrorDelete(err);
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "model '%s': OpenVINO does not read the %s '%s' of the file", m->name,
+                             side->what, names[i]);
+    }
+    if (side->n == n)
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                         "model '%s': OpenVINO reads %zu %ss where the file has %zu", m->name,
+                         side->n, side->what, n);
+}
+
+/* Finds the model and reads it. */
+static TRITONSERVER_Error *fetch_model(struct model *m, const struct origin *origin)
+{
+    if (!origin) {
+        TRY(find_openvino_file(m));
+        return read_model(m);
+    }
+    m->path = strdup(origin->path);
+    if (!m->path)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRY(read_model(m));
+    TRY(name_side(m, &m->inputs, origin->inputs, origin->n_inputs));
+    return name_side(m, &m->outputs, origin->outputs, origin->n_outputs);
+}
+
+static TRITONSERVER_Error *load_openvino_model(struct model *m, const struct origin *origin)
 {
     bool complete;
 
-    TRY(find_openvino_file(m));
-    TRY(read_parameters(m->frame->config, &m->asked));
-    TRY(read_model(m));
+    TRY(read_parameters(m->frame->config, origin, &m->asked));
+    TRY(fetch_model(m, origin));
     TRY(TRITONBACKEND_ModelAutoCompleteConfig(m->frame->handle, &complete));
     if (complete)
         TRY(complete_config(m));
     /* Again: what it borrows is of the configuration before. */
-    TRY(read_parameters(m->frame->config, &m->asked));
+    TRY(read_parameters(m->frame->config, origin, &m->asked));
     TRY(ragged_read(m->frame->config, &m->ragged));
     TRY(check_config(m));
     TRY(fit_model(m));
@@ -326,7 +374,7 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m)
     return report_weights(m);
 }
 
-TRITONSERVER_Error *model_open(struct frame_model *frame)
+TRITONSERVER_Error *model_open_from(struct frame_model *frame, const struct origin *origin)
 {
     struct model *m = calloc(1, sizeof(*m));
     TRITONSERVER_Error *err;
@@ -341,9 +389,14 @@ TRITONSERVER_Error *model_open(struct frame_model *frame)
     m->inputs.what = "input";
     m->outputs.what = "output";
     (void)sigaltstack(NULL, &before);
-    err = load_openvino_model(m);
+    err = load_openvino_model(m, origin);
     library_give_stack_back(&before);
     return err;
+}
+
+TRITONSERVER_Error *model_open(struct frame_model *frame)
+{
+    return model_open_from(frame, NULL);
 }
 
 static void free_side(const struct model *m, struct side *side)

@@ -13,7 +13,7 @@
 
 #include "common/frame.h"
 #include "common/ragged.h"
-#include "openvino/library.h"
+#include "openvino/runtime.h"
 #include "openvino/types.h"
 
 /* No operator makes tensors of so many dimensions. */
@@ -31,6 +31,7 @@ struct tensor {
     bool ragged; /* inputs: the model gets the elements of all requests as one list */
     const struct ragged_input *made; /* inputs: of the shapes of a batch; NULL: requests have it */
     bool is_state;      /* outputs: the server keeps it for the next request of the sequence */
+    bool is_input;      /* outputs: an input as it is, for which OpenVINO has one tensor */
     const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
 
     struct ov_port *port; /* of the compiled model */
@@ -56,14 +57,6 @@ struct asked {
     } properties[8]; /* of the device */
 };
 
-/* Set when the server initialises the backend, constant until it finalises it. */
-struct runtime {
-    struct library lib;
-    int64_t default_max_batch_size;
-    bool allow_extensions;
-    char *cache_dir; /* of compiled models; NULL: none */
-};
-
 struct model {
     const struct runtime *rt;
     const char *name;
@@ -79,9 +72,25 @@ struct model {
     struct side inputs, outputs;
 };
 
-/* model_open - read the file, complete the configuration if that is allowed, check it, compile: the
- * frame->state of a backend whose frame->backend is a struct runtime. */
+/* What another backend knows of a model before OpenVINO reads it. All borrowed for the call. */
+struct origin {
+    const char *path;
+    /* The names that configurations use; OpenVINO may know others for the same tensors. */
+    const char *const *inputs, *const *outputs;
+    size_t n_inputs, n_outputs;
+    /* Unless a parameter sets the same: */
+    int64_t threads; /* INFERENCE_NUM_THREADS; 0: any number */
+    bool exact;      /* compute in FP32 where OpenVINO would choose BF16 */
+};
+
+/*
+ * model_open - read the file, complete the configuration if that is allowed, check it, compile: the
+ * frame->state of a backend whose frame->backend is a struct runtime.
+ */
 TRITONSERVER_Error *model_open(struct frame_model *frame);
+
+/* model_open_from - the same for a model of another backend. */
+TRITONSERVER_Error *model_open_from(struct frame_model *frame, const struct origin *origin);
 void model_close(struct frame_model *frame);
 
 /* model_tensor - the tensor of a name, or NULL. */
@@ -92,9 +101,19 @@ TRITONSERVER_Error *model_read_shapes(struct model *m);
 
 /*
  * read_parameters - what a configuration asks for.
+ * @origin  as for model_open()
  * Errors: INVALID_ARG  a value that is none of its kind
  */
-TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_asked);
+TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origin *origin,
+                                    struct asked *ret_asked);
+
+/*
+ * find_configured_tensor - the tensor that OpenVINO knows by this name, among others; it has the
+ * name from then on.
+ * Errors: INVALID_ARG  there is none
+ */
+TRITONSERVER_Error *find_configured_tensor(const struct model *m, struct side *side,
+                                           const char *name, struct tensor **ret_tensor);
 
 /* complete_config - add what the configuration leaves out, and pass it to the server. */
 TRITONSERVER_Error *complete_config(struct model *m);

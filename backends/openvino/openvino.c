@@ -6,20 +6,16 @@
  * Parameters are listed in docs/openvino.md.
  *
  *   openvino.c    what the server calls        fit.c       batch, shapes and types of the model
- *   library.c     OpenVINO's library           types.c     element types
+ *   runtime.c     settings of all models       types.c     element types
+ *   library.c     OpenVINO's library
  *   model.c       a model: file, compiled      layout.c    the batch in OpenVINO's own files
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
  *                                              states.c    states of sequences
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/framework.h"
 #include "common/settings.h"
 #include "openvino/execute.h"
-
-#define DEFAULT_MAX_BATCH_SIZE 4
 
 /* Only for `conch --version`; see src/version.h. */
 __attribute__((visibility("default"))) char *conch_backend_version(const char *folder,
@@ -40,29 +36,16 @@ static struct runtime runtime;
 static TRITONSERVER_Error *configure_openvino(const struct doc *settings, const char *folder)
 {
     static const char *const known[] = {"library-path", "allow-extensions", "cache-dir", NULL};
-    const char *cache_dir = backend_setting(settings, "cache-dir");
 
     settings_warn_of_unknown(settings, "openvino", known);
-    TRY(settings_int(settings, "openvino", "default-max-batch-size", 0, INT32_MAX,
-                     DEFAULT_MAX_BATCH_SIZE, &runtime.default_max_batch_size));
-    TRY(settings_bool(settings, "openvino", "allow-extensions", false, &runtime.allow_extensions));
-    if (cache_dir && *cache_dir) {
-        runtime.cache_dir = strdup(cache_dir);
-        if (!runtime.cache_dir)
-            return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    }
-    TRY(library_open(folder, backend_setting(settings, "library-path"), &runtime.lib));
-    BACKEND_LOG(INFO, "OpenVINO %s from %s", runtime.lib.version,
-                runtime.lib.path ? runtime.lib.path : "?");
-    return library_start(&runtime.lib);
+    TRY(runtime_read(settings, "openvino", &runtime));
+    return runtime_start(&runtime, folder, backend_setting(settings, "library-path"));
 }
 
 static void finalize_openvino(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
-    library_done(&runtime.lib);
-    free(runtime.cache_dir);
-    runtime = (struct runtime){0};
+    runtime_done(&runtime);
 }
 
 static const struct frame frame = {

@@ -6,6 +6,7 @@
 #include "openvino/model.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <string.h>
 
 /* The properties of OpenVINO that parameters set. */
@@ -124,20 +125,32 @@ static bool sets_property(const struct asked *a, const char *key)
     return false;
 }
 
+/* Adds a property unless it is set. */
+static void __attribute__((format(printf, 4, 5)))
+add_property(const struct asked *a, struct property **at, const char *key, const char *fmt, ...)
+{
+    va_list args;
+
+    if (sets_property(a, key))
+        return;
+    va_start(args, fmt);
+    vsnprintf((*at)->value, sizeof((*at)->value), fmt, args);
+    va_end(args);
+    (*at)++->key = key;
+}
+
 /* OpenVINO executes as many requests at the same time as it has streams; by default that is one on
  * most machines, and the instances of a model would wait for each other. */
-static void choose_streams(const struct doc *config, struct asked *a, struct property *at)
+static void choose_streams(const struct doc *config, const struct asked *a, struct property **at)
 {
     int64_t n = count_configured_instances(config);
 
-    if (n < 2 || strcmp(a->device, "CPU") != 0 || sets_property(a, "NUM_STREAMS") ||
-        sets_property(a, "PERFORMANCE_HINT"))
-        return;
-    at->key = "NUM_STREAMS";
-    snprintf(at->value, sizeof(at->value), "%lld", (long long)n);
+    if (n > 1 && strcmp(a->device, "CPU") == 0 && !sets_property(a, "PERFORMANCE_HINT"))
+        add_property(a, at, "NUM_STREAMS", "%lld", (long long)n);
 }
 
-TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_asked)
+TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origin *origin,
+                                    struct asked *ret_asked)
 {
     struct asked a = {.device = "CPU"};
     const char *device = backend_parameter(config, "TARGET_DEVICE");
@@ -157,7 +170,11 @@ TRITONSERVER_Error *read_parameters(const struct doc *config, struct asked *ret_
                 is_parameter_yes(config, "RESHAPE_IO_LAYOUTS");
     for (size_t i = 0; i < N_PARAMETERS; i++)
         TRY(read_property(config, &parameters[i], &at));
-    choose_streams(config, &a, at);
+    if (origin && origin->threads > 0)
+        add_property(&a, &at, "INFERENCE_NUM_THREADS", "%lld", (long long)origin->threads);
+    if (origin && origin->exact)
+        add_property(&a, &at, "INFERENCE_PRECISION_HINT", "f32");
+    choose_streams(config, &a, &at);
     *ret_asked = a;
     return NULL;
 }

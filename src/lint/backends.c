@@ -107,6 +107,22 @@ static const struct parameter_traits pytorch[] = {
     {0},
 };
 
+/* The last ones are for models that OpenVINO executes. */
+static const struct parameter_traits tensorflow[] = {
+    {.name = "TF_GRAPH_TAG"},
+    {.name = "TF_SIGNATURE_DEF"},
+    {.name = "TF_NUM_INTRA_THREADS", .is_number = true, .max = 4096},
+    {.name = "TF_NUM_INTER_THREADS", .is_number = true, .max = 4096},
+    {.name = "TF_USE_PER_SESSION_THREADS", .choices = yes_or_no},
+    {.name = "MAX_SESSION_SHARE_COUNT", .is_number = true, .min = 1, .max = 4096},
+    {.name = "INFERENCE_NUM_THREADS", .is_number = true, .max = 999999999},
+    {.name = "INFERENCE_PRECISION_HINT"},
+    {.name = "HINT_BF16"},
+    {.name = "NUM_STREAMS"},
+    {.name = "PERFORMANCE_HINT"},
+    {0},
+};
+
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
     {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
@@ -128,7 +144,7 @@ static const struct backend_traits backends[] = {
      .needs_file = true,
      .parameters = python,
      .own_parameters = true},
-    {.name = "tensorflow", .completes = true, .needs_file = true},
+    {.name = "tensorflow", .completes = true, .needs_file = true, .parameters = tensorflow},
     {.name = "tensorrt", .completes = true, .needs_file = true},
     {.name = "openvino", .completes = true, .needs_file = true, .parameters = openvino},
     {.name = "pytorch", .needs_file = true, .parameters = pytorch},

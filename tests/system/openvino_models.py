@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from openvino import opset15 as ops
 
 import repository
+import saved_models
 
 
 def parameter(name, dims, datatype=np.float32):
@@ -126,84 +127,26 @@ def write_onnx(root, name, config=""):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "1" / "model.onnx")
 
 
-# ---- A SavedModel, message by message: field numbers are those of TensorFlow's .proto files
-
-
-def field(number, content):
-    if isinstance(content, int):
-        return bytes([number << 3]) + varint(content)
-    content = content.encode() if isinstance(content, str) else content
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def varint(value):
-    out = b""
-    value &= (1 << 64) - 1
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-FLOAT = 1
-
-
-def shape_message(dims):
-    return b"".join(field(2, field(1, d)) for d in dims)
-
-
-def node_message(name, op, inputs=(), **attributes):
-    body = field(1, name) + field(2, op) + b"".join(field(3, i) for i in inputs)
-    for key, value in attributes.items():
-        body += field(5, field(1, key) + field(2, value))
-    return field(1, body)
-
-
-FLOATS = field(6, FLOAT)
-
-
-def placeholder_message(name, dims):
-    return node_message(name, "Placeholder", dtype=FLOATS, shape=field(7, shape_message(dims)))
-
-
-def constant_message(name, array):
-    tensor = field(1, FLOAT) + field(2, shape_message(array.shape)) + field(4, array.astype(np.float32).tobytes())
-    return node_message(name, "Const", dtype=FLOATS, value=field(8, tensor))
-
-
-def saved_message(graph, inputs, outputs):
-    """A SavedModel of one signature. inputs, outputs: name=(tensor of the graph, dims)."""
-
-    def info(key, tensor, dims):
-        return field(1, key) + field(2, field(1, tensor) + field(2, FLOAT) + field(3, shape_message(dims)))
-
-    signature = b"".join(field(1, info(key, *of)) for key, of in inputs.items())
-    signature += b"".join(field(2, info(key, *of)) for key, of in outputs.items()) + field(3, "tensorflow/serving/predict")
-    meta = field(1, field(4, "serve")) + field(2, graph) + field(5, field(1, "serving_default") + field(2, signature))
-    return field(1, 1) + field(2, meta)
-
-
-def saved_model(dims):
-    """add_sub with the signature A, B -> SUM, DIFF, and other names inside."""
-    graph = b"".join(placeholder_message(f"in_{n}", dims) for n in "ab")
-    graph += node_message("plus", "AddV2", ["in_a", "in_b"], T=FLOATS) + node_message("minus", "Sub", ["in_a", "in_b"], T=FLOATS)
-    return saved_message(graph, {"A": ("in_a:0", dims), "B": ("in_b:0", dims)}, {"SUM": ("plus:0", dims), "DIFF": ("minus:0", dims)})
+# ---- A SavedModel
 
 
 def saved_network(weights):
     """The network of examples/digits/train.py with its weights: image -> scores."""
-    graph = placeholder_message("in", [-1, 64]) + b"".join(constant_message(name, array) for name, array in weights.items())
+    floats = saved_models.of_type(np.float32)
+    graph = saved_models.placeholder("in", np.float32, [-1, 64])
+    graph += b"".join(saved_models.constant(name, array.astype(np.float32)) for name, array in weights.items())
     for name, op, *inputs in (("ink", "RealDiv", "in", "pixel_max"), ("product1", "MatMul", "ink", "w1"), ("sum1", "BiasAdd", "product1", "b1"),
                               ("hidden", "Relu", "sum1"), ("product2", "MatMul", "hidden", "w2"), ("sum2", "BiasAdd", "product2", "b2"),
                               ("out", "Softmax", "sum2")):
-        graph += node_message(name, op, inputs, T=FLOATS)
-    return saved_message(graph, {"image": ("in:0", [-1, 64])}, {"scores": ("out:0", [-1, 10])})
+        graph += saved_models.node(name, op, inputs, T=floats)
+    signature = saved_models.signature({"image": ("in:0", np.float32, [-1, 64])}, {"scores": ("out:0", np.float32, [-1, 10])})
+    return saved_models.saved_model(saved_models.meta_graph(graph, {"serving_default": signature}))
 
 
 def write_saved_model(root, name, config=""):
     folder = repository.write_model(root, name, config_of(config, "model.saved_model")) / "1" / "model.saved_model"
     folder.mkdir()
-    (folder / "saved_model.pb").write_bytes(saved_model([-1, 16]))
+    (folder / "saved_model.pb").write_bytes(saved_models.add_sub([-1, 16]))
 
 
 # ---- OpenVINO's own answers

@@ -848,14 +848,14 @@ def write_of_triton(root):
     """A repository as Triton users have it: one model that Conch serves, and three that need what it does not have."""
     repository.copy_example(root, "digits")
     tensors = repository.tensor("input", "i", "FP32", [4]) + repository.tensor("output", "o", "FP32", [4])
-    for name, platform, file in (("plan", "tensorrt_plan", "model.plan"), ("flow", "tensorflow_savedmodel", "model.savedmodel")):
-        (repository.write_model(root, name, f'platform: "{platform}"\nmax_batch_size: 8\n{tensors}') / "1" / file).touch()
+    for name, kind, file in (("plan", 'platform: "tensorrt_plan"', "model.plan"), ("dali", 'backend: "dali"', "model.dali")):
+        (repository.write_model(root, name, f"{kind}\nmax_batch_size: 8\n{tensors}") / "1" / file).touch()
     shutil.copy(ONNX, repository.write_model(root, "gpu", 'backend: "onnxruntime"\ninstance_group [ { kind: KIND_GPU } ]\n') / "1/model.onnx")
     return root
 
 
 CURES = {"plan": "TensorRT needs a GPU, and Conch executes on CPUs: export the model to ONNX",
-         "flow": "export the model to ONNX, or put the files of Triton's own (/opt/tritonserver/backends/tensorflow) into",
+         "dali": "Conch does not come with it: put the files of Triton's own (/opt/tritonserver/backends/dali) into",
          "gpu": "write KIND_CPU, or KIND_AUTO for whichever the machine has"}
 
 
@@ -878,9 +878,9 @@ def test_a_repository_of_triton_is_checked_first(tmp_path):
 def test_the_command_line_of_triton_says_what_cannot_be_served_and_how_to_go_on(tmp_path):
     done = subprocess.run([*AsTriton(write_of_triton(tmp_path)).args, *TRITON_FLAGS], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
-    *_, head, flow, gpu, plan, last = done.stderr.splitlines()
+    *_, head, dali, gpu, plan, last = done.stderr.splitlines()
     assert head == "error: creating server: Internal - 3 of 4 models failed:"
-    assert CURES["gpu"] in gpu and CURES["plan"] in plan and CURES["flow"] in flow
+    assert CURES["gpu"] in gpu and CURES["plan"] in plan and CURES["dali"] in dali
     assert last == "With --exit-on-error=false the server starts without them."
 
 

@@ -18,7 +18,7 @@ CYCLES = int(os.environ.get("CONCH_CHURN", "80"))
 # and of the objects of a model, none may stay.
 CACHES, FOR_EACH = 16 << 10, 100
 RESIDENT_KB = 4096
-COMES_AND_GOES = {"openvino": 1}    # threads of the framework that end some time after a model
+COMES_AND_GOES = {"openvino": 1, "tensorflow": 1}    # threads of the framework that end some time after a model
 
 
 @pytest.mark.parametrize("how", [("infer",), ("hold", "infer")], ids="-".join)

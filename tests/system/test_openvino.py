@@ -17,6 +17,7 @@ pytest.importorskip("openvino", reason="`make test-frameworks` installs OpenVINO
 
 import openvino_models as models  # noqa: E402
 import repository  # noqa: E402
+import saved_models  # noqa: E402
 import server as servers  # noqa: E402
 import triton  # noqa: E402
 
@@ -452,7 +453,7 @@ def test_files_that_are_no_models(tmp_path):
     models.write_onnx(tmp_path, "bad_onnx")
     (tmp_path / "bad_onnx/1/model.onnx").write_bytes(b"\x08\x07" + bytes(500))
     models.write_saved_model(tmp_path, "bad_saved_model")
-    (tmp_path / "bad_saved_model/1/model.saved_model/saved_model.pb").write_bytes(models.saved_model([-1, 16])[:90])
+    (tmp_path / "bad_saved_model/1/model.saved_model/saved_model.pb").write_bytes(saved_models.add_sub([-1, 16])[:90])
     repository.write_model(tmp_path, "nothing", models.config_of(""))
     # OpenVINO itself loses eight bytes.
     env = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"}

@@ -100,6 +100,19 @@ def _write_torch(root, name):
     return weights.nbytes, ROW @ weights
 
 
+def _write_tensorflow(root, name):
+    """The weights are in the graph; what is reported is the size of all files."""
+    import saved_models
+
+    floats = saved_models.of_type(np.float32)
+    graph = saved_models.placeholder("in", np.float32, [-1, FEATURES]) + saved_models.constant("w", WEIGHTS)
+    graph += saved_models.node("product", "MatMul", ["in", "w"], T=floats)
+    ends = saved_models.signature({"x": ("in:0", np.float32, [-1, FEATURES])}, {"y": ("product:0", np.float32, [-1, SCORES])})
+    folder = repository.write_model(root, name, 'platform: "tensorflow_savedmodel"\nmax_batch_size: 4\n' + INSTANCE)
+    file = saved_models.write(folder, saved_models.saved_model(saved_models.meta_graph(graph, {"serving_default": ends})))
+    return file.stat().st_size, ROW @ WEIGHTS
+
+
 def _forest_row():
     import forests
 
@@ -111,6 +124,7 @@ ALL = [
     Framework("fil", _write_forest, needs=("treelite", "xgboost", "lightgbm", "sklearn"), asks=("input__0", "output__0")),
     Framework("openvino", _write_openvino, needs=("openvino",)),
     Framework("pytorch", _write_torch, file=torch_models.MAKER),
+    Framework("tensorflow", _write_tensorflow, needs=("openvino",)),
 ]
 if not ALL[1].missing():
     ALL[1]._row = _forest_row()

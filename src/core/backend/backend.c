@@ -186,7 +186,7 @@ static void add_cure(struct buf *to, const char *backend, const char *folder)
         {"python", "install Conch's backend for Python, or"},
         {"pytorch", "install Conch's backend for PyTorch, or"},
         {"openvino", "install Conch's backend for OpenVINO, or"},
-        {"tensorflow", "Conch does not come with it: export the model to ONNX, or"},
+        {"tensorflow", "install Conch's backend for TensorFlow, or"},
         {"dali", "Conch does not come with it:"},
     };
     if (strcmp(backend, "tensorrt") == 0)

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensorflow - models of TensorFlow: SavedModels, and GraphDefs.
+ *
+ * Parameters are listed in docs/tensorflow.md.
+ *
+ *   tensorflow.c   what the server calls; which engine executes a model
+ *   saved_model.c  signatures of SavedModels      parameters.c  what is asked of a model
+ *   config.c       complete, check                openvino_engine.c  models executed by OpenVINO
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model_file.h"
+#include "common/settings.h"
+#include "tensorflow/engines.h"
+
+/* Only for `conch --version`; see src/version.h. */
+__attribute__((visibility("default"))) char *conch_backend_version(const char *folder,
+                                                                   const char *library_path);
+
+char *conch_backend_version(const char *folder, const char *library_path)
+{
+    (void)library_path;
+    return openvino_engine_version(folder);
+}
+
+/* Set when the server initialises the backend, constant until it finalises it. */
+static struct {
+    int64_t default_max_batch_size;
+    const struct engine *engines[3]; /* to be tried, in this order; up to a NULL */
+} settings_of_all;
+
+/* ---- The engine ------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *choose_engines(const char *word)
+{
+    if (word && strcmp(word, "auto") != 0 && strcmp(word, "openvino") != 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "--backend-config=tensorflow,engine=%s: it is auto or openvino", word);
+    settings_of_all.engines[0] = &openvino_engine;
+    return NULL;
+}
+
+static TRITONSERVER_Error *open_by_engine(struct tf_model *m)
+{
+    const struct engine *e = settings_of_all.engines[0];
+
+    TRY(e->open(m, &m->loaded));
+    m->engine = e;
+    BACKEND_LOG(INFO, "model '%s' is executed by the engine %s", m->name, e->name);
+    return NULL;
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *find_tensorflow_file(struct tf_model *m)
+{
+    const char *platform = doc_string(doc_get(doc_root(m->frame->config), "platform"), "");
+
+    m->is_graph = strcmp(platform, "tensorflow_graphdef") == 0;
+    if (!m->is_graph && strcmp(platform, "tensorflow_savedmodel") != 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "platform %s not supported for TensorFlow model '%s'", platform,
+                             m->name);
+    return model_file_find(m->frame->handle, m->frame->config, m->name,
+                           m->is_graph ? "model.graphdef" : "model.savedmodel", "saved_model.pb",
+                           &m->path);
+}
+
+/* Reads the signature, and compares it with the configuration. */
+static TRITONSERVER_Error *read_saved_model(struct tf_model *m)
+{
+    bool complete;
+
+    TRY(saved_model_read(m->name, m->path, m->asked.tag, m->asked.signature, &m->signature));
+    TRY(tf_take_signature(m));
+    TRY(TRITONBACKEND_ModelAutoCompleteConfig(m->frame->handle, &complete));
+    if (complete)
+        TRY(tf_complete_config(m, settings_of_all.default_max_batch_size));
+    return tf_check_config(m);
+}
+
+static TRITONSERVER_Error *load_tensorflow_model(struct tf_model *m)
+{
+    TRY(tf_read_parameters(m->frame->config, m->name, &m->asked));
+    TRY(find_tensorflow_file(m));
+    if (!m->is_graph)
+        TRY(read_saved_model(m));
+    /* Again: what it borrows is of the configuration before. */
+    TRY(tf_read_parameters(m->frame->config, m->name, &m->asked));
+    return open_by_engine(m);
+}
+
+static void close_tensorflow_model(struct frame_model *frame)
+{
+    struct tf_model *m = frame->state;
+
+    if (!m)
+        return;
+    if (m->engine)
+        m->engine->close(m->loaded);
+    free(m->inputs.tensors);
+    free(m->outputs.tensors);
+    saved_signature_done(&m->signature);
+    ragged_done(&m->ragged);
+    free(m->path);
+    free(m);
+}
+
+static TRITONSERVER_Error *open_tensorflow_model(struct frame_model *frame)
+{
+    struct tf_model *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    m->frame = frame;
+    m->name = frame->name;
+    frame->state = m;
+    return load_tensorflow_model(m);
+}
+
+/* ---- The server's calls ---------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *configure_tensorflow(const struct doc *settings, const char *folder)
+{
+    static const char *const known[] = {"engine",           "library-path", "openvino-library-path",
+                                        "allow-extensions", "cache-dir",    NULL};
+
+    settings_warn_of_unknown(settings, "tensorflow", known);
+    TRY(settings_int(settings, "tensorflow", "default-max-batch-size", 0, INT32_MAX, 4,
+                     &settings_of_all.default_max_batch_size));
+    TRY(choose_engines(backend_setting(settings, "engine")));
+    return openvino_engine_configure(settings, folder);
+}
+
+static void finalize_tensorflow(TRITONBACKEND_Backend *backend)
+{
+    (void)backend;
+    openvino_engine_finalize();
+}
+
+static TRITONSERVER_Error *open_tensorflow_instance(struct frame_instance *in)
+{
+    const struct tf_model *m = in->model->state;
+
+    return m->engine->open_instance(m->loaded, &in->state);
+}
+
+static void close_tensorflow_instance(struct frame_instance *in)
+{
+    const struct tf_model *m = in->model->state;
+
+    if (in->state)
+        m->engine->close_instance(in->state);
+}
+
+static TRITONSERVER_Error *execute_tensorflow(struct frame_instance *in, struct batch *b)
+{
+    const struct tf_model *m = in->model->state;
+
+    return m->engine->execute(in->state, b);
+}
+
+static const struct frame frame = {
+    .configure = configure_tensorflow,
+    .finalize = finalize_tensorflow,
+    .model_open = open_tensorflow_model,
+    .model_close = close_tensorflow_model,
+    .instance_open = open_tensorflow_instance,
+    .instance_close = close_tensorflow_instance,
+    .execute = execute_tensorflow,
+    .repeat_alone = true,
+    .parallel_instances = true,
+    .refuses_gpu = "unable to load model '%s', GPU instances not supported",
+};
+BACKEND_FRAME(frame)

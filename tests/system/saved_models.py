@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SavedModels and GraphDefs written message by message, without TensorFlow: field numbers are those of its .proto files."""
+
+import numpy as np
+
+# Element types
+TYPES = {np.dtype(kind): number for number, kind in (
+    (1, np.float32), (2, np.float64), (3, np.int32), (4, np.uint8), (5, np.int16), (6, np.int8), (9, np.int64), (10, np.bool_), (17, np.uint16),
+    (19, np.float16), (22, np.uint32), (23, np.uint64))}
+STRING = 7
+
+
+def number_of(kind):
+    return kind if isinstance(kind, int) else TYPES[np.dtype(kind)]
+
+
+def varint(value):
+    out = b""
+    value &= (1 << 64) - 1
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, content):
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    content = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def shape_message(dims):
+    """None: any number of dimensions."""
+    return field(3, 1) if dims is None else b"".join(field(2, field(1, d)) for d in dims)
+
+
+# ---- Graphs
+
+
+def node_body(name, op, inputs=(), **attributes):
+    """attributes: what AttrValue has, made by the functions below."""
+    body = field(1, name) + field(2, op) + b"".join(field(3, i) for i in inputs)
+    for key, value in attributes.items():
+        body += field(5, field(1, key) + field(2, value))
+    return body
+
+
+def node(name, op, inputs=(), **attributes):
+    """A node of a GraphDef."""
+    return field(1, node_body(name, op, inputs, **attributes))
+
+
+def of_type(kind):
+    return field(6, number_of(kind))
+
+
+def of_shape(dims):
+    return field(7, shape_message(dims))
+
+
+def of_text(text):
+    return field(2, text)
+
+
+def of_numbers(*numbers):
+    return field(1, field(3, b"".join(varint(n) for n in numbers)))
+
+
+def placeholder(name, kind, dims):
+    return node(name, "Placeholder", dtype=of_type(kind), shape=of_shape(dims))
+
+
+def constant(name, array, dims=None):
+    """dims: those that it claims to have."""
+    tensor = field(1, number_of(array.dtype)) + field(2, shape_message(array.shape if dims is None else dims)) + field(4, array.tobytes())
+    return node(name, "Const", dtype=of_type(array.dtype), value=field(8, tensor))
+
+
+# ---- SavedModels
+
+
+def tensor_info(key, place, kind, dims):
+    return field(1, key) + field(2, field(1, place) + field(2, number_of(kind)) + field(3, shape_message(dims)))
+
+
+def signature(inputs, outputs):
+    """Of {name: (place, type, dims)}."""
+    body = b"".join(field(1, tensor_info(key, *what)) for key, what in inputs.items())
+    body += b"".join(field(2, tensor_info(key, *what)) for key, what in outputs.items())
+    return body + field(3, "tensorflow/serving/predict")
+
+
+def meta_graph(graph, signatures, tags=("serve",)):
+    body = field(1, b"".join(field(4, tag) for tag in tags)) + field(2, graph)
+    return body + b"".join(field(5, field(1, name) + field(2, what)) for name, what in signatures.items())
+
+
+def saved_model(*graphs):
+    return field(1, 1) + b"".join(field(2, graph) for graph in graphs)
+
+
+def write(folder, content):
+    """The model as model.savedmodel in the version's folder."""
+    path = folder / "1" / "model.savedmodel"
+    path.mkdir()
+    (path / "saved_model.pb").write_bytes(content)
+    return path / "saved_model.pb"
+
+
+# ---- Models
+
+
+def add_sub_graph(dims, kind=np.float32):
+    graph = b"".join(placeholder(f"in_{n}", kind, dims) for n in "ab")
+    return graph + node("plus", "AddV2", ["in_a", "in_b"], T=of_type(kind)) + node("minus", "Sub", ["in_a", "in_b"], T=of_type(kind))
+
+
+def add_sub_signature(dims, kind=np.float32):
+    return signature({n: (f"in_{n.lower()}:0", kind, dims) for n in "AB"}, {"SUM": ("plus:0", kind, dims), "DIFF": ("minus:0", kind, dims)})
+
+
+def add_sub(dims, kind=np.float32, name="serving_default", tags=("serve",)):
+    """SUM and DIFF of A and B, which have other names inside."""
+    return saved_model(meta_graph(add_sub_graph(dims, kind), {name: add_sub_signature(dims, kind)}, tags))
+
+
+def scores(weights):
+    """Scores of three classes: a convolution of images [-1,6,6,1], relu, a mean of each channel, a product, softmax."""
+    floats = of_type(np.float32)
+    graph = placeholder("image", np.float32, [-1, 6, 6, 1]) + constant("kernel", weights["kernel"]) + constant("dense", weights["dense"])
+    graph += constant("axes", np.array([1, 2], np.int32))
+    graph += node("conv", "Conv2D", ["image", "kernel"], T=floats, strides=of_numbers(1, 1, 1, 1), padding=of_text("VALID"))
+    graph += node("relu", "Relu", ["conv"], T=floats) + node("mean", "Mean", ["relu", "axes"], T=floats, Tidx=of_type(np.int32))
+    graph += node("product", "MatMul", ["mean", "dense"], T=floats) + node("scores", "Softmax", ["product"], T=floats)
+    ends = {"scores": ("scores:0", np.float32, [-1, 3]), "channels": ("mean:0", np.float32, [-1, 4])}
+    return saved_model(meta_graph(graph, {"serving_default": signature({"image": ("image:0", np.float32, [-1, 6, 6, 1])}, ends)}))
+
+
+def scores_weights(rng):
+    return {"kernel": rng.standard_normal((3, 3, 1, 4)).astype(np.float32), "dense": rng.standard_normal((4, 3)).astype(np.float32)}
+
+
+def scores_answer(weights, images):
+    windows = np.lib.stride_tricks.sliding_window_view(images[..., 0], (3, 3), axis=(1, 2))
+    means = np.maximum(np.einsum("nhwij,ijc->nhwc", windows, weights["kernel"][:, :, 0]), 0).mean((1, 2))
+    powers = np.exp(means @ weights["dense"])
+    return {"channels": means, "scores": powers / powers.sum(1, keepdims=True)}
+
+
+def accumulate():
+    """y and the next state: the sum so far. START and READY add to the answer only."""
+    floats, dims = of_type(np.float32), [-1, 1]
+    names = ("x", "last", "START", "READY")
+    graph = b"".join(placeholder(f"in_{n}", np.float32, dims) for n in names)
+    graph += node("total", "AddV2", ["in_x", "in_last"], T=floats) + node("more", "AddV2", ["total", "in_START"], T=floats)
+    graph += node("all", "AddV2", ["more", "in_READY"], T=floats)
+    ends = {"y": ("all:0", np.float32, dims), "next": ("total:0", np.float32, dims)}
+    return saved_model(meta_graph(graph, {"serving_default": signature({n: (f"in_{n}:0", np.float32, dims) for n in names}, ends)}))
+
+
+def only(op, kind, dims):
+    """y is one operator of x."""
+    graph = placeholder("in_x", kind, dims) + node("out", op, ["in_x"], T=of_type(kind))
+    return saved_model(meta_graph(graph, {"serving_default": signature({"x": ("in_x:0", kind, dims)}, {"y": ("out:0", kind, dims)})}))
+
+
+def passed_on(**more):
+    """y is x twice; `same` is x itself. more: outputs and their places."""
+    floats, dims = of_type(np.float32), [-1, 4]
+    graph = placeholder("in_x", np.float32, dims) + node("double", "AddV2", ["in_x", "in_x"], T=floats)
+    ends = {"y": ("double:0", np.float32, dims), "same": ("in_x:0", np.float32, dims)}
+    ends.update({key: (place, np.float32, dims) for key, place in more.items()})
+    return saved_model(meta_graph(graph, {"serving_default": signature({"x": ("in_x:0", np.float32, dims)}, ends)}))
+
+
+def counter():
+    """y is x, after a function has added x to a variable."""
+    floats = of_type(np.float32)
+    graph = placeholder("in_x", np.float32, [1]) + node("variable", "VarHandleOp", dtype=floats, shape=of_shape([1]))
+    graph += node("call", "StatefulPartitionedCall", ["variable", "in_x"], f=field(10, field(1, "add")))
+    graph += node("out", "Identity", ["in_x", "^call"], T=floats)
+    add = node_body("assign", "AssignAddVariableOp", ["variable", "x"], dtype=floats)
+    graph += field(2, field(1, field(1, field(1, "add")) + field(3, add)))
+    return saved_model(meta_graph(graph, {"serving_default": signature({"x": ("in_x:0", np.float32, [1])}, {"y": ("out:0", np.float32, [1])})}))
