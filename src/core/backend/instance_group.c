@@ -359,11 +359,12 @@ void instances_change_done(struct instance_change *c)
     mem_free(TAKE(c->leaving));
 }
 
-struct instance **instances_in_service(struct model *m, uint32_t *ret_n)
+struct instance **instances_in_service(struct model *m, struct instance **room, uint32_t n_room,
+                                       uint32_t *ret_n)
 {
     mutex_lock(&m->config_mu);
     uint32_t n = m->n_instances;
-    struct instance **list = mem_alloc((n + 1) * sizeof(struct instance *));
+    struct instance **list = n <= n_room ? room : mem_alloc(n * sizeof(struct instance *));
     for (uint32_t i = 0; i < n; i++) {
         list[i] = m->instances[i];
         instance_ref(list[i]);

@@ -60,9 +60,12 @@ void instances_change_done(struct instance_change *c);
 
 /*
  * instances_in_service - those that the model has now, each with a reference, which the caller ends
- * with instance_unref(); and the list with mem_free(). Thread: any that counts as a request of the
- * model.
+ * with instance_unref(). Thread: any that counts as a request of the model.
+ *
+ * @room    for n_room of them
+ * Returns  room, or a list for the caller to end with mem_free() when there are more
  */
-struct instance **instances_in_service(struct model *m, uint32_t *ret_n);
+struct instance **instances_in_service(struct model *m, struct instance **room, uint32_t n_room,
+                                       uint32_t *ret_n);
 
 #endif

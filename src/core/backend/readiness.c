@@ -29,6 +29,7 @@
 enum { READINESS_WATCH_LEVEL = 310 };
 enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
 enum { NOT_ASKING, ASKING, ASKING_AGAIN };
+enum { FEW_INSTANCES = 16 };
 
 #define FIRST_WAIT_NS NS_PER_S
 #define AGAIN_NS      NS_PER_S        /* while clients want the answer, … */
@@ -58,14 +59,16 @@ static void ask_instances(struct model *m)
     struct readiness *rd = &m->readiness;
     struct status *st = NULL;
     unsigned int number = atomic_fetch_add(&rd->n_begun, 1) + 1;
+    struct instance *few[FEW_INSTANCES]; /* each second, so without an allocation if it can be */
     uint32_t n;
-    struct instance **instances = instances_in_service(m, &n);
+    struct instance **instances = instances_in_service(m, few, FEW_INSTANCES, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (!st)
             st = m->backend->fns.instance_ready(instances[i]);
         instance_unref(instances[i]);
     }
-    mem_free(instances);
+    if (instances != few)
+        mem_free(instances);
     int answer = st ? READINESS_NO : READINESS_YES;
     int before = atomic_exchange(&rd->answer, answer);
     log_change(m, before, st);

@@ -181,7 +181,7 @@ static void ensure_thread_and_unlock(struct control *c)
         return;
     }
     if (c->n_idle > 0 && next_job_locked(c))
-        cond_broadcast(&c->changed);
+        cond_signal(&c->work); /* that thread takes the job and wakes the next one */
     mutex_unlock(&c->mu);
 }
 
@@ -240,11 +240,14 @@ static void run_control_thread(void *arg)
         if (t >= &c->threads[c->n_kept] || (c->stopping && c->n_waiting == 0))
             break;
         c->n_idle++;
-        cond_wait(&c->changed, &c->mu);
+        cond_wait(&c->work, &c->mu);
         c->n_idle--;
+        c->n_woken++;
     }
     t->stage = CONTROL_THREAD_ENDED;
     cond_broadcast(&c->changed);
+    if (c->stopping)
+        cond_broadcast(&c->work); /* the last job is over: all others end, too */
     mutex_unlock(&c->mu);
 }
 
@@ -255,6 +258,7 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
     c->max_others = MIN(max_others, (unsigned int)CONTROL_MAX_OTHERS);
     c->n_kept = 1;
     mutex_init(&c->mu, CONTROL_LEVEL, "control.mu");
+    cond_init(&c->work);
     cond_init(&c->changed);
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++)
         list_init(&c->ready[i]);
@@ -264,6 +268,7 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
     struct status *st = start_one_and_unlock(c);
     if (st) {
         cond_done(&c->changed);
+        cond_done(&c->work);
         mutex_done(&c->mu);
     }
     return st;
@@ -273,7 +278,7 @@ void control_keep(struct control *c, unsigned int n_threads)
 {
     mutex_lock(&c->mu);
     c->n_kept = MIN(MAX(n_threads, 1U), (unsigned int)ARRAY_SIZE(c->threads));
-    cond_broadcast(&c->changed);
+    cond_broadcast(&c->work);
     mutex_unlock(&c->mu);
 }
 
@@ -290,7 +295,7 @@ void control_stop(struct control *c)
 {
     mutex_lock(&c->mu);
     c->stopping = true;
-    cond_broadcast(&c->changed);
+    cond_broadcast(&c->work);
     while (has_threads_locked(c))
         cond_wait(&c->changed, &c->mu);
     mutex_unlock(&c->mu);
@@ -299,6 +304,7 @@ void control_stop(struct control *c)
             thread_join(&c->threads[i].thread);
     }
     cond_done(&c->changed);
+    cond_done(&c->work);
     mutex_done(&c->mu);
 }
 

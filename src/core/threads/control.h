@@ -47,14 +47,16 @@ struct control {
     /* Set by control_start(), constant afterwards. */
     unsigned int max_loads, max_others;
 
-    struct mutex mu; /* level 870 in core/README.md; a leaf */
-    struct cond changed;
+    struct mutex mu;     /* level 870 in core/README.md; a leaf */
+    struct cond work;    /* threads wait for a job, of which each wakes one of them */
+    struct cond changed; /* control_stop() waits for the ends of threads */
     /* Under mu. */
     struct list ready[2];                 /* jobs that wait for nothing but a thread; [1]: loads */
     struct list buckets[CONTROL_BUCKETS]; /* lines, by the hash of their key */
     size_t n_waiting;                     /* jobs that are ready or behind another */
     size_t n_ready[2];                    /* of them, those in `ready` */
     size_t n_compared;                    /* keys, for all jobs together: for tests */
+    size_t n_woken;                       /* how often a thread woke to look for a job: for tests */
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
     unsigned int n_lent;                  /* loads at work that only wait for a warm-up */
     unsigned int n_starting;              /* threads that have not looked for a job yet */

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
+#include "core/backend/instance_group.h"
 #include "lib/fake_model.h"
 
 static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
@@ -176,6 +178,29 @@ static void a_model_that_stops_is_not_asked(void **state)
     end(&f);
 }
 
+/* The room is used when it is large enough, so that a question each second allocates nothing. */
+static void instances_are_listed_in_the_callers_room(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    for (uint32_t n_room = N - 1; n_room <= N; n_room++) {
+        struct fake_model f;
+        struct instance *room[N];
+        uint32_t n = 0;
+        fake_model_make(&f, config, N, execute);
+        struct instance **list = instances_in_service(f.model, room, n_room, &n);
+        assert_int_equal(n, N);
+        assert_int_equal(list == room, n_room == N);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_ptr_equal(list[i], f.model->instances[i]);
+            instance_unref(list[i]);
+        }
+        if (list != room)
+            mem_free(list);
+        fake_model_end(&f);
+    }
+}
+
 static atomic_int n_alone;
 
 static void on_alone(struct model *m)
@@ -224,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_change_during_a_question_is_asked_for_once_more),
         cmocka_unit_test(one_thread_at_a_time_asks),
         cmocka_unit_test(a_question_sees_what_was_before_it),
+        cmocka_unit_test(instances_are_listed_in_the_callers_room),
         cmocka_unit_test(a_model_that_stops_is_not_asked),
         cmocka_unit_test(a_model_is_alone_once_whatever_its_backend_says),
     };

@@ -317,6 +317,34 @@ static void threads_that_are_kept_take_the_next_jobs(void **state)
     gate_done(&g);
 }
 
+/* Many threads wait, and each job wakes one: the others would only take the processor from it. */
+static void a_job_wakes_one_thread(void **state)
+{
+    (void)state;
+    enum { N_KEPT = 6, N_JOBS = 100, SPURIOUS = 20 };
+    struct control c;
+    struct gate g;
+    struct held first[N_KEPT], next;
+    gate_init(&g);
+    assert_null(control_start(&c, 1, N_OTHERS));
+    control_keep(&c, N_KEPT);
+    for (int i = 0; i < N_KEPT; i++)
+        post_or_run(&c, &g, &first[i], false);
+    await(&g, N_KEPT, 0);
+    for (int i = 0; i < N_KEPT; i++)
+        let_go(&first[i]);
+    for (size_t i = 0; i <= N_JOBS; i++) {
+        await(&g, 0, N_KEPT + i);
+        while (count_idle(&c) < N_KEPT)
+            sched_yield();
+        if (i < N_JOBS)
+            post_or_run(&c, &g, &next, true);
+    }
+    control_stop(&c);
+    assert_in_range(c.n_woken, N_JOBS, N_JOBS + N_KEPT + SPURIOUS); /* the stop wakes all */
+    gate_done(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +355,7 @@ int main(void)
         cmocka_unit_test(without_another_thread_the_caller_runs_the_job),
         cmocka_unit_test(an_idle_thread_takes_one_job),
         cmocka_unit_test(threads_that_are_kept_take_the_next_jobs),
+        cmocka_unit_test(a_job_wakes_one_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
