@@ -35,30 +35,53 @@ static enum json_failure skip_unread(struct json *j, const struct json *value, b
     return failure;
 }
 
+/* Reads a member if t, a struct …_text, has a place for it that is not taken. */
+typedef bool (*member_fn)(struct json *j, const struct json *value, struct json_str name, void *t);
+
+/*
+ * Goes on behind an object, and has each member read; others are skipped. False: it is no object,
+ * and nothing is skipped.
+ */
+static bool read_members(struct json *j, member_fn read_member, void *t)
+{
+    struct json_str name;
+    if (!json_enter_object(j))
+        return false;
+    while (json_next_member(j, &name)) {
+        struct json value = *j;
+        if (!read_member(j, &value, name, t))
+            json_skip_value(j);
+    }
+    return true;
+}
+
 /* Reads a valid text; of members of the same name the first counts. */
-static void read_register(const char *body, size_t size, struct arena *arena,
-                          struct register_text *t)
+static void read_body(const char *body, size_t size, struct arena *arena, member_fn read_member,
+                      void *t)
 {
     struct json j;
-    struct json_str name;
     json_init(&j, body, size, arena);
-    if (size == 0 || !json_enter_object(&j))
-        return;
-    while (json_next_member(&j, &name)) {
-        struct json value = j;
-        if (json_str_is(name, "key") && !t->has_key) {
-            t->has_key = true;
-            t->key_failure = skip_unread(&j, &value, json_read_string(&j, &t->key));
-        } else if (json_str_is(name, "offset") && !t->has_offset) {
-            t->has_offset = true;
-            t->offset_failure = skip_unread(&j, &value, json_read_uint64(&j, &t->offset));
-        } else if (json_str_is(name, "byte_size") && !t->has_size) {
-            t->has_size = true;
-            t->size_failure = skip_unread(&j, &value, json_read_uint64(&j, &t->size_bytes));
-        } else {
-            json_skip_value(&j);
-        }
+    if (size > 0)
+        (void)read_members(&j, read_member, t);
+}
+
+static bool read_register_member(struct json *j, const struct json *value, struct json_str name,
+                                 void *to)
+{
+    struct register_text *t = to;
+    if (json_str_is(name, "key") && !t->has_key) {
+        t->has_key = true;
+        t->key_failure = skip_unread(j, value, json_read_string(j, &t->key));
+    } else if (json_str_is(name, "offset") && !t->has_offset) {
+        t->has_offset = true;
+        t->offset_failure = skip_unread(j, value, json_read_uint64(j, &t->offset));
+    } else if (json_str_is(name, "byte_size") && !t->has_size) {
+        t->has_size = true;
+        t->size_failure = skip_unread(j, value, json_read_uint64(j, &t->size_bytes));
+    } else {
+        return false;
     }
+    return true;
 }
 
 static struct status *status_missing(const char *member)
@@ -91,7 +114,7 @@ struct status *region_body_read(const char *body, size_t size, struct arena *are
                                 struct region_body *ret)
 {
     struct register_text t = {false};
-    read_register(body, size, arena, &t);
+    read_body(body, size, arena, read_register_member, &t);
     struct status *st = check_register(&t);
     if (st)
         return st;
@@ -114,48 +137,36 @@ struct cuda_register_text {
     uint64_t size_bytes;
 };
 
-static enum json_failure read_raw_handle(struct json *j, struct cuda_register_text *t)
+/* Of the object that is raw_handle. */
+static bool read_handle_member(struct json *j, const struct json *value, struct json_str name,
+                               void *to)
 {
-    struct json object = *j;
-    struct json_str name;
-    enum json_failure failure = JSON_OK;
-    if (!json_enter_object(j))
-        return skip_unread(j, &object, false);
-    while (json_next_member(j, &name)) {
-        struct json value = *j;
-        if (json_str_is(name, "b64") && !t->has_base64) {
-            t->has_base64 = true;
-            failure = skip_unread(j, &value, json_read_string(j, &t->base64));
-        } else {
-            json_skip_value(j);
-        }
-    }
-    return failure;
+    struct cuda_register_text *t = to;
+    if (!json_str_is(name, "b64") || t->has_base64)
+        return false;
+    t->has_base64 = true;
+    t->handle_failure = skip_unread(j, value, json_read_string(j, &t->base64));
+    return true;
 }
 
-static void read_cuda_register(const char *body, size_t size, struct arena *arena,
-                               struct cuda_register_text *t)
+static bool read_cuda_member(struct json *j, const struct json *value, struct json_str name,
+                             void *to)
 {
-    struct json j;
-    struct json_str name;
-    json_init(&j, body, size, arena);
-    if (size == 0 || !json_enter_object(&j))
-        return;
-    while (json_next_member(&j, &name)) {
-        struct json value = j;
-        if (json_str_is(name, "raw_handle") && !t->has_handle) {
-            t->has_handle = true;
-            t->handle_failure = read_raw_handle(&j, t);
-        } else if (json_str_is(name, "device_id") && !t->has_device) {
-            t->has_device = true;
-            t->device_failure = skip_unread(&j, &value, json_read_int64(&j, &t->device_id));
-        } else if (json_str_is(name, "byte_size") && !t->has_size) {
-            t->has_size = true;
-            t->size_failure = skip_unread(&j, &value, json_read_uint64(&j, &t->size_bytes));
-        } else {
-            json_skip_value(&j);
-        }
+    struct cuda_register_text *t = to;
+    if (json_str_is(name, "raw_handle") && !t->has_handle) {
+        t->has_handle = true;
+        if (!read_members(j, read_handle_member, t))
+            t->handle_failure = skip_unread(j, value, false);
+    } else if (json_str_is(name, "device_id") && !t->has_device) {
+        t->has_device = true;
+        t->device_failure = skip_unread(j, value, json_read_int64(j, &t->device_id));
+    } else if (json_str_is(name, "byte_size") && !t->has_size) {
+        t->has_size = true;
+        t->size_failure = skip_unread(j, value, json_read_uint64(j, &t->size_bytes));
+    } else {
+        return false;
     }
+    return true;
 }
 
 static struct status *check_cuda_register(const struct cuda_register_text *t)
@@ -192,7 +203,7 @@ struct status *region_body_read_cuda(const char *body, size_t size, struct arena
 {
     struct cuda_register_text t = {false};
     uint8_t *handle;
-    read_cuda_register(body, size, arena, &t);
+    read_body(body, size, arena, read_cuda_member, &t);
     struct status *st = check_cuda_register(&t);
     if (!st)
         st = decode_handle(arena, t.base64, &handle);
