@@ -129,6 +129,12 @@ class Lab:
         """With gRPC, too."""
         return self._conch_grpc("conch-regions", ["--allow-client-shm=true"])
 
+    def conch_copying(self, files, n_bytes):
+        """With gRPC, too; each request takes what a copy from one of the files to the other takes (micro/copy_added.c)."""
+        env = {"LD_PRELOAD": str(self.programs / "copy_added.so"), "COPY_ADDED_BYTES": str(n_bytes),
+               "COPY_ADDED_FROM": str(files[0]), "COPY_ADDED_TO": str(files[1])}
+        return self._conch_grpc("conch-copying", env=env)
+
     def conch_regions_counted(self):
         return self._conch_more("conch-regions", ["--allow-client-shm=true"], counted=True)
 

@@ -7,29 +7,18 @@
  *
  * FROM and TO are files, such as those in /dev/shm. Prints {"copy_us":…}. Thread: main alone.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
+
+#include "map_file.h"
 
 static double cpu_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static void *map_file(const char *path, size_t n_bytes)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *p = fd < 0 ? MAP_FAILED : mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (p == MAP_FAILED) {
-        perror(path);
-        exit(1);
-    }
-    return p;
 }
 
 int main(int argc, char **argv)
