@@ -5,6 +5,7 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
 import threading
 
@@ -111,6 +112,38 @@ def test_any_other_change_loads_the_model_anew(which, tmp_path):
         model.load(server, "{ count: 1 kind: KIND_CPU }", other="x")
         servers.wait_for(lambda: server.log().count("finalized model m") == 2, 60, "the model is loaded anew")
         assert counted(server) == 0
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_a_host_policy_may_come_and_go(which, tmp_path):
+    """The first instance that is bound to CPUs executes there, and the last one that loses them everywhere."""
+    cpus = sorted(os.sched_getaffinity(0))
+    free, bound = "{ count: 1 kind: KIND_CPU }", '{ count: 1 kind: KIND_CPU host_policy: "mine" }'
+    model = Witness(tmp_path, free)
+    with start(which, tmp_path, f"--host-policy=mine,cpu-cores={cpus[-1]}-{cpus[-1]}") as server:
+        for round_ in range(3):
+            for _ in range(20):  # until it executes inline, where that is the way
+                where = ask(server)["executed"]["at"]["cpus"]
+            assert where == ",".join(map(str, cpus))
+            model.load(server, bound)
+            for _ in range(20):
+                assert ask(server)["executed"]["at"]["cpus"] == str(cpus[-1])
+            model.load(server, free)
+            assert counted(server) == 40 * (round_ + 1)
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_instances_change_of_which_one_executes_at_a_time(which, tmp_path):
+    model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }")
+    with start(which, tmp_path, "--backend-config=witness,device-blocking=1") as server:
+        ask(server)
+        model.load(server, "{ count: 2 kind: KIND_CPU }, { count: 1 kind: KIND_MODEL }")
+        assert sorted(names(server)) == ["m_0_0", "m_0_1", "m_1_0"]
+        model.load(server, "{ count: 1 kind: KIND_MODEL }")
+        await_names(server, ["m_1_0"])
+        assert counted(server) >= 3
+        assert "finalized model" not in server.log()
 
 
 @pytest.mark.parametrize("which", EITHER)

@@ -65,14 +65,20 @@ struct status *execution_never_inline(struct execution *e, const char *why, cons
     return NULL;
 }
 
+void execution_bind(struct execution *e, bool is_bound)
+{
+    atomic_store_explicit(&e->is_bound, is_bound, memory_order_relaxed);
+}
+
 static bool decides_by_time(const struct execution *e)
 {
-    return e->mode == EXECUTION_AUTO && e->bounded;
+    return e->mode == EXECUTION_AUTO && e->bounded &&
+           LIKELY(!atomic_load_explicit(&e->is_bound, memory_order_relaxed));
 }
 
 bool execution_is_ever_inline(const struct execution *e)
 {
-    return e->mode == EXECUTION_INLINE || decides_by_time(e);
+    return e->mode == EXECUTION_INLINE || (e->mode == EXECUTION_AUTO && e->bounded);
 }
 
 static bool is_proven(const struct execution_proof *p)

@@ -58,6 +58,7 @@ struct execution {
     enum execution_mode mode;
     bool bounded; /* its backend has declared so */
     struct clock *clock;
+    atomic_bool is_bound;                /* set and cleared under scheduler.mu: execution_bind() */
     struct execution_proof usual, large; /* of requests that are not large, and that are */
     /* Any thread, relaxed, as above. */
     atomic_uint_least64_t large_bytes; /* the largest request that has been short */
@@ -102,7 +103,16 @@ NODISCARD struct status *execution_init(struct execution *e, struct clock *clock
 NODISCARD struct status *execution_never_inline(struct execution *e, const char *why,
                                                 const char *name);
 
-/* execution_is_ever_inline - may the model ever run inline, so that a watchdog is needed? */
+/*
+ * execution_bind - a host policy binds one of the instances, or none does any more. While one does,
+ * all execute on threads of their own, but those that a thread runs inline at this moment.
+ *
+ * Thread: one that holds scheduler.mu, or makes the scheduler. The mode is not `inline`.
+ */
+void execution_bind(struct execution *e, bool is_bound);
+
+/* execution_is_ever_inline - may the model ever run inline, bound or not, so that a watchdog is
+ * needed? */
 bool execution_is_ever_inline(const struct execution *e);
 
 /* execution_may_inline - may this thread run the model now? @budget NULL: never. */

@@ -12,9 +12,9 @@
  * under the same lock, and a runner looks for more before it becomes idle. So no wake-up can be
  * lost, and a busy instance is never signalled: its worker finds the next batch by itself. (In an
  * exclusive scheduler one instance at a time has a runner, and the same then holds for all of them
- * together.) Any other event that makes a batch due, such as the end of a delay, dispatches. The
- * one exception is short: pull_run_deferred() dispatches what a loop defers to the end of its
- * iteration.
+ * together; one that leaves counts until it has ended its batch, and then the timer dispatches.)
+ * Any other event that makes a batch due, such as the end of a delay, dispatches. The one exception
+ * is short: pull_run_deferred() dispatches what a loop defers to the end of its iteration.
  *
  * An instance on which one thread executes inline, again and again, is lent to it (loan.h), and
  * counts as running. Its CALLER then comes and goes without the lock, with a request that is in no
@@ -58,7 +58,7 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
     m->scheduler_ops = ops->for_requests;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->waiting);
-    s->n_instances = s->n_running = s->n_large = 0;
+    s->n_instances = s->n_running = s->n_leaving = s->n_large = 0;
     s->most_bytes = 0;
     s->pads = false;
     s->closing = s->flushing = s->stopping = s->leaves = false;
@@ -76,8 +76,9 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
                                        model_config_parameter(m->config, "CONCH_EXECUTION"),
                                        model_settle_bounds(m));
     const struct instance *bound = pull_bound_instance(m->instances, m->n_instances);
-    if (!st && bound)
+    if (!st && bound && s->execution.mode == EXECUTION_INLINE)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
+    execution_bind(&s->execution, bound);
     if (!st && m->backend->attribute.instance_threads)
         st = execution_never_inline(&s->execution, "instances have threads of their own in backend",
                                     m->backend->name);

@@ -98,6 +98,7 @@ struct pull_scheduler {
      */
     struct list refused;
     unsigned int n_running; /* instances with a runner, or lent; none that leaves */
+    unsigned int n_leaving; /* instances with a runner that leave */
     unsigned int n_pending; /* requests that wait; copied to model.pending */
     unsigned int n_large;   /* … and are large: seldom executed inline (execution.h) */
     uint64_t most_bytes;    /* none of these is larger */

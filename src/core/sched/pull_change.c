@@ -41,7 +41,7 @@ const struct instance *pull_bound_instance(struct instance *const *instances, ui
 bool pull_may_leave(const struct pull_scheduler *s, struct instance *const *instances, uint32_t n)
 {
     if (!s->ops->leaves || s->exclusive || s->execution.mode != EXECUTION_AUTO ||
-        s->watch.limit_ns != UINT64_MAX)
+        s->watch.limit_ns != UINT64_MAX || pull_bound_instance(instances, n))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         const struct instance *in = instances[i];
@@ -63,14 +63,11 @@ bool pull_can_change(struct scheduler *base, const struct instance_change *c)
 {
     struct pull_scheduler *s = pull_from_base(base);
     const struct model *m = s->model;
-    if (s->exclusive)
-        return false;
     if (!c)
         return true;
     return (!s->ops->per_instance || c->n_leaving == 0) &&
            count_executing(m->instances, m->n_instances) > 0 && count_executing(c->all, c->n) > 0 &&
-           !pull_bound_instance(m->instances, m->n_instances) ==
-               !pull_bound_instance(c->all, c->n) &&
+           !(s->execution.mode == EXECUTION_INLINE && pull_bound_instance(c->all, c->n)) &&
            pull_may_leave(s, c->all, c->n) == s->leaves;
 }
 
@@ -83,6 +80,7 @@ static void make_leave_locked(struct pull_scheduler *s, struct instance *in)
     pull_hold_model(s);
     in->is_leaving = true;
     s->n_running -= !was_idle;
+    s->n_leaving += !was_idle;
     watch_leaves(&s->watch, in);
     if (was_idle)
         pull_leave_locked(s, in);
@@ -140,6 +138,7 @@ void pull_change(struct scheduler *base, struct instance_change *c)
     for (uint32_t i = 0; i < c->n_new; i++)
         prepare_new_locked(s, c->new[i]);
     number_locked(s, c);
+    execution_bind(&s->execution, pull_bound_instance(c->all, c->n));
     struct instance **before = s->model->instances;
     watch_set_instances(&s->watch, c->all, c->n);
     s->n_instances = count_executing(c->all, c->n);

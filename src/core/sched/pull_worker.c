@@ -27,6 +27,7 @@ void pull_become_idle_locked(struct pull_scheduler *s, struct instance *in)
 {
     in->runner = RUNNER_NONE;
     if (UNLIKELY(in->is_leaving)) {
+        s->n_leaving--;
         pull_leave_locked(s, in);
         return;
     }
@@ -49,7 +50,7 @@ static struct instance *call_instance_back_locked(struct pull_scheduler *s)
 
 struct instance *pull_take_idle_instance_locked(struct pull_scheduler *s)
 {
-    if (UNLIKELY(s->exclusive) && s->n_running)
+    if (UNLIKELY(s->exclusive) && s->n_running + s->n_leaving > 0)
         return NULL;
     if (s->n_running == s->n_instances)
         return call_instance_back_locked(s);

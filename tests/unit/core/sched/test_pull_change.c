@@ -31,6 +31,7 @@
 enum { N_THREADS = 4, N_CHANGES = 150 };
 
 static atomic_int n_executed, n_initialized, n_finalized, n_used_after_end;
+static atomic_int n_inside, n_together; /* executions at once; the most of them */
 static atomic_bool is_over;
 static struct backend_registry registry;
 
@@ -51,6 +52,9 @@ static struct status *finalize(struct instance *in)
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
+    int n_now = atomic_fetch_add(&n_inside, 1) + 1;
+    if (n_now > atomic_load(&n_together))
+        atomic_store(&n_together, n_now);
     if (in->state != in)
         atomic_fetch_add(&n_used_after_end, 1);
     atomic_fetch_add(&n_executed, (int)n);
@@ -58,6 +62,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
         fake_answer(requests[i]);
     if (in->state != in)
         atomic_fetch_add(&n_used_after_end, 1);
+    atomic_fetch_sub(&n_inside, 1);
     return NULL;
 }
 
@@ -157,13 +162,17 @@ static void change_somehow(struct fake_model *f, const char *more, const char *l
     change(f, more, groups);
 }
 
-static void storm(struct server_options *options, const char *more, const char *limits)
+/* @exclusive  one instance executes at a time */
+static void storm(struct server_options *options, const char *more, const char *limits,
+                  bool exclusive)
 {
     struct fake_model f;
     struct submitter submitters[N_THREADS];
     int n_asked = 0;
     make(&f, options, more, execute);
+    pull_scheduler_of(f.model)->exclusive = exclusive;
     atomic_store(&is_over, false);
+    atomic_store(&n_together, 0);
     for (int i = 0; i < N_THREADS; i++) {
         submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
         pthread_create(&submitters[i].thread, NULL, keep_asking, &submitters[i]);
@@ -186,15 +195,28 @@ static void storm(struct server_options *options, const char *more, const char *
     assert_int_equal(atomic_load(&n_executed), n_asked);
     assert_int_equal(atomic_load(&n_finalized), atomic_load(&n_initialized));
     assert_int_equal(atomic_load(&n_used_after_end), 0);
+    if (exclusive)
+        assert_int_equal(atomic_load(&n_together), 1);
+}
+
+static void one_instance_at_a_time_executes_while_they_change(void **state)
+{
+    (void)state;
+    storm(NULL, "", "", true);
+    storm(NULL, "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }", "",
+          true);
 }
 
 static void requests_go_on_while_instances_change(void **state)
 {
     (void)state;
-    storm(NULL, "", "");
-    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }", "");
-    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }", "");
-    storm(NULL, "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }", "");
+    storm(NULL, "", "", false);
+    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }", "",
+          false);
+    storm(NULL, "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }", "",
+          false);
+    storm(NULL, "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }", "",
+          false);
 }
 
 static void limits_follow_the_instances(void **state)
@@ -202,7 +224,7 @@ static void limits_follow_the_instances(void **state)
     (void)state;
     struct server_options *o = server_options_new();
     o->limits_rate = true;
-    storm(o, "", "rate_limiter { resources { name: 'R' count: 1 } priority: 2 }");
+    storm(o, "", "rate_limiter { resources { name: 'R' count: 1 } priority: 2 }", false);
 }
 
 /* ---- One change ------------------------------------------------------------------------------ */
@@ -290,9 +312,6 @@ static void other_changes_are_loads(void **state)
     struct model_change *change;
     make(&f, NULL, "", execute);
     assert_null(begin(&f, "", "instance_group { passive: true }", &change));
-    assert_null(change);
-    pull_scheduler_of(f.model)->exclusive = true;
-    assert_null(begin(&f, "", "instance_group { count: 2 }", &change));
     assert_null(change);
     assert_int_equal(f.model->n_instances, 1);
     fake_model_end(&f);
@@ -385,6 +404,48 @@ static void an_instance_stays_while_the_backend_has_a_request_of_it(void **state
     fake_model_end(&f);
 }
 
+static atomic_bool is_open;
+
+static struct status *wait_until_open(struct instance *in, struct request **requests, uint32_t n)
+{
+    atomic_fetch_add(&n_inside, 1);
+    while (!atomic_load(&is_open))
+        sched_yield();
+    atomic_fetch_sub(&n_inside, 1);
+    return execute(in, requests, n);
+}
+
+/* One at a time: the instance that leaves goes on, and the other one begins when it has ended. */
+static void one_that_leaves_is_waited_for(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request one, two;
+    make(&f, NULL, "", wait_until_open);
+    struct pull_scheduler *s = pull_scheduler_of(f.model);
+    s->exclusive = true;
+    atomic_store(&is_open, false);
+    prepare(&one, &f, NULL);
+    prepare(&two, &f, NULL);
+    assert_null(server_infer(&f.server, &one.request));
+    while (atomic_load(&n_inside) == 0)
+        sched_yield();
+    assert_null(server_infer(&f.server, &two.request));
+    change(&f, "", "instance_group { kind: KIND_MODEL }");
+    mutex_lock(&s->mu);
+    assert_int_equal(s->n_running, 0);
+    assert_int_equal(s->n_leaving, 1);
+    mutex_unlock(&s->mu);
+    atomic_store(&is_open, true);
+    fake_request_wait(&one);
+    fake_request_wait(&two);
+    assert_false(one.failed || two.failed);
+    fake_request_end(&one);
+    fake_request_end(&two);
+    await_finalized(1);
+    fake_model_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +456,8 @@ int main(void)
         cmocka_unit_test(sequences_of_the_backlog_enter_new_instances),
         cmocka_unit_test(an_instance_stays_while_the_backend_has_a_request_of_it),
         cmocka_unit_test(requests_go_on_while_instances_change),
+        cmocka_unit_test(one_that_leaves_is_waited_for),
+        cmocka_unit_test(one_instance_at_a_time_executes_while_they_change),
         cmocka_unit_test(limits_follow_the_instances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
