@@ -306,10 +306,12 @@ def test_the_end_of_the_server_is_told(tmp_path):
     root.mkdir()
     log = tmp_path / "log"
     write(root, "m", agent("teller", log=str(log), LOAD="acquire;copy;update ."))
-    with start("conch", root) as server:
+    own = tmp_path / "tmp"
+    own.mkdir()
+    with servers.Server(root, flags=[f"--repoagent-directory={AGENTS}"], env={"TMPDIR": str(own)}) as server:
         server.wait_log("libtritonrepoagent_teller.so")    # the table of agents
-        folders = [path for path in pathlib.Path(os.environ.get("TMPDIR", "/tmp")).glob("conch-model-*/*/m") if path.exists()]
-        assert folders
+        assert list(own.glob("conch-model-*/*/m"))
+    assert not list(own.iterdir())
     assert log.read_text().splitlines() == ["INITIALIZE", "LOAD", "  acquire: a folder", "LOAD_COMPLETE", "UNLOAD",
                                             "UNLOAD_COMPLETE", "FINALIZE"]
 
