@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import struct
 
 import pytest
@@ -49,12 +50,12 @@ def fill(memory, n, value=b"x", offset=0):
 
 
 def turns_of_helpers(served):
-    """How often the helper threads have run."""
+    """How often the helper threads have gone to sleep. (How often they have run depends on the machine's other work.)"""
     total = 0
     for task in pathlib.Path(f"/proc/{served.pid}/task").iterdir():
         try:
             if (task / "comm").read_text().strip() == "control":
-                total += int((task / "schedstat").read_text().split()[2])
+                total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)[1])
         except OSError:
             pass    # it has ended
     return total
@@ -77,7 +78,7 @@ def test_many_bytes_of_strings_arrive(served, memory, n):
                        [("OUTPUT0", part("R", len(data), 32 * MIB))])
     assert (code, json.loads(text).get("error")) == (200, None)
     assert memory.read(len(data), 32 * MIB) == data
-    assert turns_of_helpers(served) > before, "a helper has copied them"
+    servers.wait_for(lambda: turns_of_helpers(served) > before, 60, "a helper has copied them, and sleeps again")
     data = fill(memory, n, b"y")
     over_grpc(served, n, len(data), 32 * MIB)
     assert memory.read(len(data), 32 * MIB) == data
