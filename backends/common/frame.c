@@ -42,6 +42,10 @@ TRITONSERVER_Error *frame_finalize(const struct frame *f, TRITONBACKEND_Backend 
 TRITONSERVER_Error *frame_attributes(const struct frame *f,
                                      TRITONBACKEND_BackendAttribute *attributes)
 {
+    /* Triton gives a model without instance groups one on GPUs, where the machine has any. */
+    if (f->refuses_gpu)
+        TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+            attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
     if (!f->parallel_instances)
         return NULL;
     return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);

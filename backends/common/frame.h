@@ -101,8 +101,8 @@ struct frame {
     bool repeat_alone;
     /* instance_open() may run for several instances of a model at the same time. */
     bool parallel_instances;
-    /* The error of instances on GPUs, which has the model's name at its "%s", if it has one. NULL:
-     * instances may be on GPUs. */
+    /* The error of instances on GPUs, which has the model's name at its "%s", if it has one; a
+     * model without instance groups is on CPUs. NULL: instances may be on GPUs. */
     const char *refuses_gpu;
 };
 

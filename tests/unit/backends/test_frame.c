@@ -8,6 +8,9 @@
 
 #include "lib/fake_backend_api.h"
 
+#define TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup       fake_prefer_group
+#define TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading fake_load_parallel
+
 #define TRITONBACKEND_ModelName             fake_ModelName
 #define TRITONBACKEND_ModelState            fake_ModelState
 #define TRITONBACKEND_ModelSetState         fake_ModelSetState
@@ -20,6 +23,26 @@
 static void *model_state, *instance_state;
 static const char *config_text;
 static TRITONSERVER_InstanceGroupKind instance_kind;
+static unsigned int n_preferred, n_parallel;
+
+static TRITONSERVER_Error *fake_prefer_group(TRITONBACKEND_BackendAttribute *attributes,
+                                             const TRITONSERVER_InstanceGroupKind kind,
+                                             const uint64_t count, const uint64_t *devices,
+                                             const uint64_t n_devices)
+{
+    (void)attributes;
+    assert_int_equal(kind, TRITONSERVER_INSTANCEGROUPKIND_CPU);
+    assert_true(count == 0 && !devices && n_devices == 0);
+    n_preferred++;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_load_parallel(TRITONBACKEND_BackendAttribute *attributes, bool on)
+{
+    (void)attributes;
+    n_parallel += on;
+    return NULL;
+}
 
 TRITONSERVER_Error *fake_BackendArtifacts(TRITONBACKEND_Backend *backend,
                                           TRITONBACKEND_ArtifactType *type, const char **location)
@@ -336,6 +359,24 @@ static void an_instance_on_a_gpu_is_refused_before_it_is_opened(void **state)
     unload();
 }
 
+static void a_backend_without_gpus_prefers_cpus(void **state)
+{
+    struct frame f = {.parallel_instances = true};
+
+    (void)state;
+    n_preferred = n_parallel = 0;
+    fake_must(frame_attributes(&f, NULL));
+    assert_int_equal(n_preferred, 0);
+    f.refuses_gpu = "none";
+    fake_must(frame_attributes(&f, NULL));
+    assert_int_equal(n_preferred, 1);
+    assert_int_equal(n_parallel, 2);
+    f.parallel_instances = false;
+    fake_must(frame_attributes(&f, NULL));
+    assert_int_equal(n_preferred, 2);
+    assert_int_equal(n_parallel, 2);
+}
+
 static unsigned int n_configured, n_finalized;
 static bool configuring_fails;
 static int own;
@@ -402,6 +443,7 @@ int main(void)
         cmocka_unit_test_setup(a_failed_request_does_not_fail_the_others, setup),
         cmocka_unit_test_setup(a_model_that_fails_to_open_is_closed_once, setup),
         cmocka_unit_test_setup(an_instance_on_a_gpu_is_refused_before_it_is_opened, setup),
+        cmocka_unit_test_setup(a_backend_without_gpus_prefers_cpus, setup),
         cmocka_unit_test_setup(a_backend_is_configured_first_and_finalised_after_an_error, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
