@@ -264,20 +264,37 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
     return NULL;
 }
 
-/* Adds up the memory that a backend reports. */
-static TRITONSERVER_Error *sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size,
-                                  size_t *ret_sum)
+static struct status *find_memory_place(const struct buffer_attributes *a,
+                                        enum memory_place *ret_place)
 {
-    size_t sum = 0;
+    uint64_t last = a->type == MEMORY_GPU ? N_PLACES - PLACE_GPU - 1 : UINT64_MAX;
+    if ((uint64_t)a->type > MEMORY_GPU || (uint64_t)a->type_id > last)
+        return status_new(STATUS_INVALID_ARG, "memory usage of memory type %d, id %lld",
+                          (int)a->type, (long long)a->type_id);
+    *ret_place = (enum memory_place)a->type;
+    if (a->type == MEMORY_GPU)
+        *ret_place += (enum memory_place)a->type_id;
+    return NULL;
+}
+
+/* Adds up the memory that a backend reports, by its places. */
+static TRITONSERVER_Error *add_up(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size,
+                                  size_t ret_sums[N_PLACES])
+{
+    size_t sums[N_PLACES] = {0};
     if (usage_size)
         NEED(usage);
     for (uint32_t i = 0; i < usage_size; i++) {
         if (!usage[i])
             return as_status(
                 status_new(STATUS_INVALID_ARG, "memory usage %u of %u was nullptr", i, usage_size));
-        sum += to_attributes(usage[i])->size_bytes;
+        enum memory_place at = PLACE_CPU;
+        struct status *st = find_memory_place(to_attributes(usage[i]), &at);
+        if (st)
+            return as_status(st);
+        sums[at] += to_attributes(usage[i])->size_bytes;
     }
-    *ret_sum = sum;
+    memcpy(ret_sums, sums, sizeof(sums));
     return NULL;
 }
 
@@ -285,11 +302,11 @@ TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *mo
                                                          TRITONSERVER_BufferAttributes **usage,
                                                          uint32_t usage_size)
 {
-    size_t sum;
+    size_t sums[N_PLACES];
     NEED(model);
-    TRITONSERVER_Error *error = sum_of(usage, usage_size, &sum);
-    if (!error)
-        atomic_store_explicit(&to_model(model)->reported_bytes, sum, memory_order_relaxed);
+    TRITONSERVER_Error *error = add_up(usage, usage_size, sums);
+    for (enum memory_place at = 0; !error && at < N_PLACES; at++)
+        atomic_store_explicit(&to_model(model)->reported_bytes[at], sums[at], memory_order_relaxed);
     return error;
 }
 
@@ -412,11 +429,11 @@ TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instan
                                              TRITONSERVER_BufferAttributes **usage,
                                              uint32_t usage_size)
 {
-    size_t sum;
+    size_t sums[N_PLACES];
     NEED(instance);
-    TRITONSERVER_Error *error = sum_of(usage, usage_size, &sum);
+    TRITONSERVER_Error *error = add_up(usage, usage_size, sums);
     if (!error)
-        instance_report_memory(to_instance(instance), sum);
+        instance_report_memory(to_instance(instance), sums);
     return error;
 }
 

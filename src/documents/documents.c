@@ -207,15 +207,20 @@ static void put_batch_stats(struct json_writer *w, const struct statistics *s)
     json_put_close(w, ']');
 }
 
-static void put_memory_usage(struct json_writer *w, size_t bytes)
+/* The machine's memory always, others where something is in them. */
+static void put_memory_usage(struct json_writer *w, const size_t bytes[N_PLACES])
 {
     json_put_name(w, "memory_usage");
     json_put_open(w, '[');
-    json_put_open(w, '{');
-    put_text(w, "type", "CPU"); /* there is no other memory yet */
-    put_count(w, "id", 0);
-    put_count(w, "byte_size", bytes);
-    json_put_close(w, '}');
+    for (enum memory_place at = 0; at < N_PLACES; at++) {
+        if (at != PLACE_CPU && bytes[at] == 0)
+            continue;
+        json_put_open(w, '{');
+        put_text(w, "type", memory_place_type(at));
+        put_count(w, "id", memory_place_id(at));
+        put_count(w, "byte_size", bytes[at]);
+        json_put_close(w, '}');
+    }
     json_put_close(w, ']');
 }
 

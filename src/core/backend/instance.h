@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "core/backend/json_message.h"
+#include "core/model/tensor.h"
 #include "core/threads/control.h"
 #include "proto/model_config.pb-c.h"
 
@@ -118,7 +119,7 @@ struct instance {
 
     /* The backend's. */
     void *state;
-    atomic_size_t reported_bytes; /* memory that the backend says it uses */
+    atomic_size_t reported_bytes[N_PLACES]; /* memory that the backend says it uses */
 
     /* Its end while the model serves (core/sched/pull_change.c). */
     void (*on_unused)(struct instance *in); /* constant from the first request on */
@@ -194,8 +195,9 @@ bool model_wants_homes(const struct model *m);
 NODISCARD struct status *instance_enter_cpu_binding(const struct instance *in,
                                                     struct cpu_binding *ret_before);
 
-/* instance_report_memory - the backend reports how much memory the instance uses. Thread: any. */
-void instance_report_memory(struct instance *in, size_t bytes);
+/* instance_report_memory - the backend reports how much memory the instance uses in each place.
+ * Thread: any. */
+void instance_report_memory(struct instance *in, const size_t bytes[N_PLACES]);
 
 /* instance_free - finalises and frees the instance. No thread executes on it any longer. NULL is
  * fine. */

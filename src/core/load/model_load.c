@@ -262,7 +262,8 @@ static void take_model_down(void *arg)
         log_status(LOG_ERROR, "failed to finalize model", m->backend->fns.model_finalize(m));
     m->known_to_backend = m->initialized_in_backend = false;
     model_expect_returned(m->owner, MEM_BACKEND);
-    atomic_store_explicit(&m->reported_bytes, 0, memory_order_relaxed);
+    for (enum memory_place at = 0; at < N_PLACES; at++)
+        atomic_store_explicit(&m->reported_bytes[at], 0, memory_order_relaxed);
 }
 
 void model_unload(struct model *m, struct backend_registry *reg)

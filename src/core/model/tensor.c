@@ -21,6 +21,18 @@ static const struct {
     [DTYPE_BYTES] = {"BYTES", 0},   [DTYPE_BF16] = {"BF16", 2},
 };
 
+const char *memory_place_type(enum memory_place place)
+{
+    if (place >= PLACE_GPU)
+        return "GPU";
+    return place == PLACE_CPU_PINNED ? "CPU_PINNED" : "CPU";
+}
+
+uint32_t memory_place_id(enum memory_place place)
+{
+    return place >= PLACE_GPU ? (uint32_t)(place - PLACE_GPU) : 0;
+}
+
 size_t dtype_size(enum dtype t)
 {
     return (unsigned int)t < N_DTYPES ? types[t].size_bytes : 0;

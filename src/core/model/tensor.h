@@ -43,6 +43,18 @@ enum dtype dtype_from_name(const char *name, size_t length);
 /* The values are those of TRITONSERVER_MemoryType. */
 enum memory_type { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
 
+/* Where a backend's memory is: the machine's, pinned, and that of each GPU. */
+enum memory_place {
+    PLACE_CPU = MEMORY_CPU,
+    PLACE_CPU_PINNED = MEMORY_CPU_PINNED,
+    PLACE_GPU = MEMORY_GPU, /* of GPU 0, and those of the others behind it */
+    N_PLACES = PLACE_GPU + 16
+};
+
+/* memory_place_type, memory_place_id - a place as the statistics name it: "GPU", 3. */
+const char *memory_place_type(enum memory_place place);
+uint32_t memory_place_id(enum memory_place place);
+
 /* One stretch of a tensor's bytes, borrowed. */
 struct tensor_buffer {
     const void *base;

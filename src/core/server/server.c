@@ -762,9 +762,9 @@ static struct status *read_statistics(struct model_statistics *ret)
 {
     struct model_memory memory;
     model_memory(ret->model, &memory);
-    ret->memory_bytes = memory.reported_bytes;
+    memcpy(ret->memory_bytes, memory.reported_bytes, sizeof(ret->memory_bytes));
     for (enum mem_kind kind = 0; kind < MEM_KINDS; kind++)
-        ret->memory_bytes += kind == MEM_TENSORS ? 0 : memory.kinds[kind].now_bytes;
+        ret->memory_bytes[PLACE_CPU] += kind == MEM_TENSORS ? 0 : memory.kinds[kind].now_bytes;
     return model_statistics(ret->model, &ret->sums);
 }
 

@@ -129,16 +129,22 @@ static void add_responses(struct maker *k, model_message *m, const struct statis
     }
 }
 
-static void add_memory(struct maker *k, model_message *m, size_t bytes)
+/* As in documents.c. */
+static void add_memory(struct maker *k, model_message *m, const size_t bytes[N_PLACES])
 {
-    Inference__MemoryUsage *usage = MAKE(k, Inference__MemoryUsage, inference__memory_usage__init);
-    m->memory_usage = make_part(k, 1, sizeof(*m->memory_usage));
-    if (!k->fine)
-        return;
-    usage->type = unary_borrow("CPU"); /* there is no other memory yet */
-    usage->byte_size = bytes;
-    m->memory_usage[0] = usage;
-    m->n_memory_usage = 1;
+    m->memory_usage = make_part(k, N_PLACES, sizeof(*m->memory_usage));
+    for (enum memory_place at = 0; k->fine && at < N_PLACES; at++) {
+        if (at != PLACE_CPU && bytes[at] == 0)
+            continue;
+        Inference__MemoryUsage *usage =
+            MAKE(k, Inference__MemoryUsage, inference__memory_usage__init);
+        if (!usage)
+            return;
+        usage->type = unary_borrow(memory_place_type(at));
+        usage->id = memory_place_id(at);
+        usage->byte_size = bytes[at];
+        m->memory_usage[m->n_memory_usage++] = usage;
+    }
 }
 
 static model_message *make_model(struct maker *k, const struct model_statistics *of)

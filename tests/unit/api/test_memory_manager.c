@@ -116,8 +116,45 @@ static void a_memory_report_with_a_null_is_refused(void **state)
     assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_INVALID_ARG);
     assert_string_equal(TRITONSERVER_ErrorMessage(err), "memory usage 1 of 2 was nullptr");
     TRITONSERVER_ErrorDelete(err);
-    assert_int_equal(atomic_load(&model.reported_bytes), 5);
+    assert_int_equal(atomic_load(&model.reported_bytes[PLACE_CPU]), 5);
     assert_null(TRITONSERVER_BufferAttributesDelete(usage[0]));
+}
+
+static void memory_is_reported_by_its_place(void **state)
+{
+    (void)state;
+    static struct model model;
+    TRITONSERVER_BufferAttributes *usage[4];
+    const struct {
+        TRITONSERVER_MemoryType type;
+        int64_t id;
+    } places[] = {{TRITONSERVER_MEMORY_CPU, 1},
+                  {TRITONSERVER_MEMORY_CPU_PINNED, 0},
+                  {TRITONSERVER_MEMORY_GPU, 15},
+                  {TRITONSERVER_MEMORY_GPU, 15}};
+    for (size_t i = 0; i < 4; i++) {
+        assert_null(TRITONSERVER_BufferAttributesNew(&usage[i]));
+        assert_null(TRITONSERVER_BufferAttributesSetByteSize(usage[i], 1u << i));
+        assert_null(TRITONSERVER_BufferAttributesSetMemoryType(usage[i], places[i].type));
+        assert_null(TRITONSERVER_BufferAttributesSetMemoryTypeId(usage[i], places[i].id));
+    }
+    assert_null(TRITONBACKEND_ModelReportMemoryUsage((TRITONBACKEND_Model *)&model, usage, 4));
+    assert_int_equal(atomic_load(&model.reported_bytes[PLACE_CPU]), 1);
+    assert_int_equal(atomic_load(&model.reported_bytes[PLACE_CPU_PINNED]), 2);
+    assert_int_equal(atomic_load(&model.reported_bytes[PLACE_GPU + 15]), 12);
+
+    static const int64_t wrong[] = {16, -1, INT64_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        assert_null(TRITONSERVER_BufferAttributesSetMemoryTypeId(usage[3], wrong[i]));
+        TRITONSERVER_Error *err =
+            TRITONBACKEND_ModelReportMemoryUsage((TRITONBACKEND_Model *)&model, usage, 4);
+        assert_non_null(err);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_INVALID_ARG);
+        TRITONSERVER_ErrorDelete(err);
+    }
+    assert_int_equal(atomic_load(&model.reported_bytes[PLACE_GPU + 15]), 12);
+    for (size_t i = 0; i < 4; i++)
+        assert_null(TRITONSERVER_BufferAttributesDelete(usage[i]));
 }
 
 int main(void)
@@ -128,6 +165,7 @@ int main(void)
         cmocka_unit_test(memory_that_cannot_be_allocated_is_an_error),
         cmocka_unit_test(gpu_memory_is_unavailable),
         cmocka_unit_test(a_memory_report_with_a_null_is_refused),
+        cmocka_unit_test(memory_is_reported_by_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,20 +112,23 @@ static void reports_of_instances_are_added_up(void **state)
     struct fake_model f;
     struct model_memory memory;
     fake_model_make(&f, config, 2, execute);
-    atomic_store(&f.model->reported_bytes, 1000);
-    instance_report_memory(f.model->instances[0], 20);
-    instance_report_memory(f.model->instances[1], 5);
+    atomic_store(&f.model->reported_bytes[PLACE_CPU], 1000);
+    instance_report_memory(f.model->instances[0], (size_t[N_PLACES]){20, 0, 7});
+    instance_report_memory(f.model->instances[1], (size_t[N_PLACES]){5, 0, 7});
     model_memory(f.model, &memory);
-    assert_int_equal(memory.reported_bytes, 1025);
-    instance_report_memory(f.model->instances[0], 3); /* instead of 20 */
+    assert_int_equal(memory.reported_bytes[PLACE_CPU], 1025);
+    assert_int_equal(memory.reported_bytes[PLACE_GPU], 14);
+    instance_report_memory(f.model->instances[0], (size_t[N_PLACES]){3}); /* instead of 20 */
     model_memory(f.model, &memory);
-    assert_int_equal(memory.reported_bytes, 1008);
+    assert_int_equal(memory.reported_bytes[PLACE_CPU], 1008);
+    assert_int_equal(memory.reported_bytes[PLACE_GPU], 7);
 
     struct model *m = f.model;
     model_ref(m);
     fake_model_end(&f);
     model_memory(m, &memory); /* the instances are freed, and their reports with them */
-    assert_int_equal(memory.reported_bytes, 1000);
+    assert_int_equal(memory.reported_bytes[PLACE_CPU], 1000);
+    assert_int_equal(memory.reported_bytes[PLACE_GPU], 0);
     assert_int_equal(memory.kinds[MEM_INSTANCES].now_bytes, 0);
     assert_true(memory.kinds[MEM_CONFIG].now_bytes > 0);
     model_unref(m);

@@ -19,8 +19,10 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "core/model/model.h"
 #include "core/server/server.h"
 #include "core/options/server_options.h"
+#include "documents/documents.h"
 #include "lib/repository.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
@@ -217,6 +219,25 @@ static void statistics_are_of_one_model_or_of_all(void **state)
     r = must_call("ModelStatistics", "", "");
     assert_int_equal(r->n_model_stats, 1);
     free_answer(r);
+
+    /* Memory elsewhere has a line where there is some; over HTTP, too. */
+    struct server_statistics statistics;
+    AUTO(buf) json = BUF_INIT(1 << 16);
+    struct model *model;
+    assert_null(server_find_model(server, "a", 1, 3, &model));
+    atomic_store(&model->reported_bytes[PLACE_GPU + 1], 9);
+    r = must_call("ModelStatistics", "a", "3");
+    assert_int_equal(r->model_stats[0]->n_memory_usage, 2);
+    assert_string_equal(r->model_stats[0]->memory_usage[1]->type, "GPU");
+    assert_int_equal(r->model_stats[0]->memory_usage[1]->id, 1);
+    assert_int_equal(r->model_stats[0]->memory_usage[1]->byte_size, 9);
+    free_answer(r);
+    assert_null(server_statistics(server, "a", 1, 3, &statistics));
+    document_statistics(&statistics, &json);
+    assert_non_null(strstr(buf_text(&json), ",{\"type\":\"GPU\",\"id\":1,\"byte_size\":9}]"));
+    server_statistics_done(&statistics);
+    atomic_store(&model->reported_bytes[PLACE_GPU + 1], 0);
+    model_unref(model);
 
     const struct unary_method *m =
         unary_find("/inference.GRPCInferenceService/ModelStatistics", 47);
