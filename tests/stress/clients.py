@@ -33,6 +33,9 @@ BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
 EVENTS = "events"    # gives a response for each of its values
 KEY = {"X-Key": "right"}    # for a server with rules of access
 SPOILT = "spoilt"    # asked by bytes that may be no request
+# Seats that an instance takes, and its priority: of models that are asked, executed in ensembles, and loaded and unloaded meanwhile.
+SEATS = {"steady_inline": (1, 1), "steady_thread": (2, 2), "steady_queue": (3, 1), "fickle_thread": (2, 1), "fickle_slow": (1, 3), "fickle_queue": (1, 1), "part_slow": (1, 1),
+         "part_inline": (1, 2), "fickle_cached": (2, 1), "checked_0": (1, 1), "checked_1": (3, 2)}
 CHECKED = ["checked_0", "checked_1"]    # loaded by clients; an agent checks their files
 WEIGHTS = b"what the digest is of"
 
@@ -83,6 +86,21 @@ def write_checked(root):
 def agent_flags():
     """Of a server whose clients may load models."""
     return [f"--repoagent-directory={(servers.BUILD / 'repoagents').resolve()}"]
+
+
+def share_seats(root):
+    """Has instances of some models share a resource; flags: limiter_flags()."""
+    for model, (seats, priority) in SEATS.items():
+        config = root / model / "config.pbtxt"
+        before = "count: 1 kind: KIND_CPU "
+        assert before in config.read_text()
+        limiter = f'rate_limiter {{ resources [ {{ name: "seats" count: {seats} }} ] priority: {priority} }} '
+        config.write_text(config.read_text().replace(before, before + limiter))
+
+
+def limiter_flags():
+    """There are fewer seats than the models want together."""
+    return ["--rate-limit=execution_count", "--rate-limit-resource=seats:3"]
 
 
 def cache_flags():

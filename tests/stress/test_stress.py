@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random clients of all kinds, of SageMaker and Vertex AI, too, against one server: each accepted request has exactly one right answer.
 
-In the server without TLS an agent checks the files of models that clients load and unload, and some requests leave a trace in a file. In
-the server with TLS some requests become spans for a collector that is slow, refuses and lies.
+In the server without TLS an agent checks the files of models that clients load and unload, and some requests leave a trace in a file; a rate limiter
+has some of the models take turns. In the server with TLS some requests become spans for a collector that is slow, refuses and lies.
 
 Each request carries values, and mostly an id, of its own, and its answer must have them. The last answer of a
 connection is followed by that of a question with a name of its own, so that a missing or an additional answer is
@@ -51,7 +51,8 @@ def served(folder, with_tls, collector):
     models = clients.write_models(folder / "models")
     if not with_tls:
         clients.write_checked(models)
-        return servers.Server(models, flags=[*flags(folder), *agent_flags(folder)], env=platform_clients.environment()), None
+        clients.share_seats(models)
+        return servers.Server(models, flags=[*flags(folder), *agent_flags(folder), *clients.limiter_flags()], env=platform_clients.environment()), None
     root = Authority(folder)
     certificate, key = root.issue("server")
     tls = ["--http-use-ssl=true", f"--http-server-cert={certificate}", f"--http-server-key={key}"]
