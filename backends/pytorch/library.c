@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/framework.h"
+#include "pytorch/aoti.h"
 
 /* CMake knows them if there is a shim (shim/CMakeLists.txt). */
 #ifndef TORCH_COMPILED
@@ -36,7 +37,7 @@ static const struct framework torch = {
     .sleeps = true,
 };
 
-static TRITONSERVER_Error *no_memory(void)
+static TRITONSERVER_Error *report_no_memory(void)
 {
     return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
 }
@@ -77,7 +78,7 @@ static TRITONSERVER_Error *describe_loaded(void *handle, struct loaded *ret_load
     l.folder = l.path ? strdup(l.path) : NULL;
     if (!l.folder) {
         free(l.path);
-        return no_memory();
+        return report_no_memory();
     }
     slash = strrchr(l.folder, '/');
     *slash = '\0';
@@ -104,7 +105,7 @@ static TRITONSERVER_Error *advise_build(const struct loaded *l, const char *back
     if (package ? asprintf(&command, "%s/shim/build '%.*s'", backend_dir, (int)n - 4, l->folder) < 0
                 : asprintf(&command, "%s/shim/build /usr '%s/" SHIM_FILE "'", backend_dir,
                            backend_dir) < 0)
-        return no_memory();
+        return report_no_memory();
     err = backend_error(
         TRITONSERVER_ERROR_UNSUPPORTED,
         "PyTorch from '%s' needs a part of the backend pytorch that is compiled for it, and %s; run "
@@ -152,7 +153,7 @@ static TRITONSERVER_Error *load_shim(const struct loaded *l, const char *backend
     else
         n = asprintf(&why, "'%s' is for PyTorch %s, but this is %s", file, shim->version,
                      shim->running);
-    err = n < 0 ? no_memory() : advise_build(l, backend_dir, why);
+    err = n < 0 ? report_no_memory() : advise_build(l, backend_dir, why);
     free(why);
     return err;
 }
@@ -164,7 +165,7 @@ static TRITONSERVER_Error *find_in_folder(const char *folder, char **ret_file)
 
     *ret_file = NULL;
     if (asprintf(&file, "%s/" SHIM_FILE, folder) < 0)
-        return no_memory();
+        return report_no_memory();
     if (access(file, F_OK) == 0)
         *ret_file = file;
     else
@@ -180,7 +181,7 @@ static TRITONSERVER_Error *find_shim(const struct loaded *l, const char *backend
 
     if (named && *named) {
         *ret_file = strdup(named);
-        return *ret_file ? NULL : no_memory();
+        return *ret_file ? NULL : report_no_memory();
     }
     TRY(find_in_folder(l->folder, ret_file));
     if (!*ret_file && strcmp(l->soname, TORCH_SONAME) == 0)
@@ -188,35 +189,69 @@ static TRITONSERVER_Error *find_shim(const struct loaded *l, const char *backend
     if (*ret_file)
         return NULL;
     if (asprintf(&why, "there is no '%s/" SHIM_FILE "'", l->folder) < 0)
-        return no_memory();
+        return report_no_memory();
     err = advise_build(l, backend_dir, why);
     free(why);
     return err;
 }
 
-TRITONSERVER_Error *library_open(const char *backend_dir, const char *file, const char *shim_file,
+static TRITONSERVER_Error *open_shim(const struct loaded *l, const char *backend_dir,
+                                     const char *named, const struct shim **ret_shim)
+{
+    TRITONSERVER_Error *err;
+    char *file;
+
+    TRY(find_shim(l, backend_dir, named, &file));
+    err = load_shim(l, backend_dir, file, ret_shim);
+    free(file);
+    return err;
+}
+
+static TRITONSERVER_Error *open_aoti(void *handle, const char *path, bool allowed,
+                                     const struct shim **ret_shim)
+{
+    if (!allowed)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "a package is native code, which has all the rights of the server; "
+                             "--backend-config=pytorch,allow-native-code=1 permits that");
+    return aoti_open(handle, path, ret_shim);
+}
+
+/* An error that only models of one kind get; NULL: there is none, or no memory for its text. */
+static bool keep_reason(TRITONSERVER_Error *err, char **ret_why)
+{
+    *ret_why = err ? strdup(TRITONSERVER_ErrorMessage(err)) : NULL;
+    TRITONSERVER_ErrorDelete(err);
+    return !err || *ret_why;
+}
+
+TRITONSERVER_Error *library_open(const char *backend_dir, const struct library_settings *settings,
                                  struct library *ret_library)
 {
     struct loaded loaded;
-    TRITONSERVER_Error *err;
-    char *shim = NULL;
+    struct library lib = {0};
     void *handle;
+    bool kept;
 
-    TRY(framework_find(&torch, backend_dir, file, &handle));
+    TRY(framework_find(&torch, backend_dir, settings->file, &handle));
     TRY(describe_loaded(handle, &loaded));
-    err = find_shim(&loaded, backend_dir, shim_file, &shim);
-    if (!err)
-        err = load_shim(&loaded, backend_dir, shim, &ret_library->shim);
-    if (!err)
-        ret_library->path = framework_path(ret_library->shim->inside);
-    free(shim);
+    kept = keep_reason(open_shim(&loaded, backend_dir, settings->shim_file, &lib.shim),
+                       &lib.why_no_shim);
+    kept = keep_reason(open_aoti(handle, loaded.path, settings->allows_code, &lib.aoti),
+                       &lib.why_no_aoti) &&
+           kept;
+    lib.path = loaded.path;
+    loaded.path = NULL;
     loaded_done(&loaded);
-    return err;
+    *ret_library = lib;
+    return kept ? NULL : report_no_memory();
 }
 
 void library_done(struct library *lib)
 {
     free(lib->path);
+    free(lib->why_no_shim);
+    free(lib->why_no_aoti);
     *lib = (struct library){0};
 }
 

@@ -10,21 +10,27 @@
 
 /* Constant once open; used by all threads. */
 struct library {
-    const struct shim *shim; /* NULL: not open */
-    char *path;              /* of PyTorch's library; NULL: unknown */
+    const struct shim *shim, *aoti;  /* for TorchScript, for packages; NULL: not there */
+    char *why_no_shim, *why_no_aoti; /* then; NULL: it is there */
+    char *path;                      /* of PyTorch's library; NULL: it is not open */
+};
+
+/* What --backend-config says; borrowed. */
+struct library_settings {
+    const char *file;      /* path of libtorch_cpu.so if the user names one, else NULL */
+    const char *shim_file; /* the same of the shim */
+    bool allows_code;      /* packages may be loaded, which are native code */
 };
 
 /*
  * library_open - find and load them. A shim fits one release of PyTorch, so that of a user's own
  * PyTorch lies beside its library; the one beside this backend is for the PyTorch that Conch was
- * built with.
+ * built with. Without one the library is open, and why_no_shim says how to compile one.
  * @backend_dir  the folder of this backend, which has the shim's sources, too
- * @file         path of libtorch_cpu.so if the user names one, else NULL
- * @shim_file    the same of the shim
  * Errors: NOT_FOUND    there is no library; the text says where it was looked for, how to get it
- *         UNSUPPORTED  there is no shim for it; the text says how to compile one
+ *         UNAVAILABLE  no memory
  */
-TRITONSERVER_Error *library_open(const char *backend_dir, const char *file, const char *shim_file,
+TRITONSERVER_Error *library_open(const char *backend_dir, const struct library_settings *settings,
                                  struct library *ret_library);
 void library_done(struct library *lib); /* the memory only: loaded once, they stay loaded */
 

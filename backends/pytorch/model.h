@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model - one loaded version of a TorchScript model, and how the tensors of its configuration
- * belong to the arguments of its function forward() and to what that returns.
+ * model - one loaded version of a TorchScript model or of a package, and how the tensors of its
+ * configuration belong to the arguments of its function forward() and to what that returns.
  *
  * Threads: constant once loaded, but for `taken`. All instances run at the same time.
  */
@@ -35,6 +35,8 @@ struct ports {
 
 struct torch_model {
     const struct library *lib;
+    const struct shim *shim; /* the library's, of the kind of the file */
+    bool is_package;         /* model.pt2 */
     const char *name;
     int64_t max_batch_size;
     struct shim_model *module;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pytorch - TorchScript models on CPUs.
+ * pytorch - TorchScript models, and packages of AOTInductor, on CPUs.
  *
- *   pytorch.c   what the server calls     model.c   a model: parameters, file
- *   library.c   PyTorch's library         ports.c   its tensors in the configuration
- *   shim/       C functions for it        run.c     requests
+ *   pytorch.c   what the server calls     model.c    a model: parameters, file
+ *   library.c   PyTorch's library         ports.c    its tensors in the configuration
+ *   shim/       C functions for it        run.c      requests
+ *   aoti.c      those of packages         package.c  the archive; code.c the code in it
  *
  * Parameters are listed in docs/pytorch.md.
  */
 #include "common/framework.h"
 #include "common/settings.h"
+#include "pytorch/aoti.h"
 #include "pytorch/run.h"
 
 /* Only for `conch --version`; see src/version.h. */
@@ -18,11 +20,14 @@ __attribute__((visibility("default"))) char *conch_backend_version(const char *f
 
 char *conch_backend_version(const char *folder, const char *library_path)
 {
+    const struct library_settings settings = {.file = library_path};
     struct library found = {0};
-    TRITONSERVER_Error *err = library_open(folder, library_path, NULL, &found);
-    char *text =
-        framework_version_text(err, "PyTorch", err ? "" : found.shim->version, found.path, "");
+    TRITONSERVER_Error *err = library_open(folder, &settings, &found);
+    char *text;
 
+    if (!err && !found.shim)
+        err = backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "%s", found.why_no_shim);
+    text = framework_version_text(err, "PyTorch", err ? "" : found.shim->version, found.path, "");
     library_done(&found);
     return text;
 }
@@ -32,19 +37,24 @@ static struct library library;
 
 static TRITONSERVER_Error *configure_torch(const struct doc *settings, const char *folder)
 {
-    static const char *const known[] = {"library-path", "shim-path", NULL};
+    static const char *const known[] = {"library-path", "shim-path", "allow-native-code", NULL};
+    struct library_settings given = {.file = backend_setting(settings, "library-path"),
+                                     .shim_file = backend_setting(settings, "shim-path")};
 
     settings_warn_of_unknown(settings, "pytorch", known);
-    TRY(library_open(folder, backend_setting(settings, "library-path"),
-                     backend_setting(settings, "shim-path"), &library));
-    BACKEND_LOG(INFO, "PyTorch %s from %s", library.shim->version,
-                library.path ? library.path : "?");
+    TRY(settings_bool(settings, "pytorch", "allow-native-code", false, &given.allows_code));
+    TRY(library_open(folder, &given, &library));
+    if (library.shim)
+        BACKEND_LOG(INFO, "PyTorch %s from %s", library.shim->version, library.path);
+    else
+        BACKEND_LOG(INFO, "PyTorch from %s, without TorchScript", library.path);
     return NULL;
 }
 
 static void finalize_torch(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
+    aoti_close();
     library_done(&library);
 }
 

@@ -186,7 +186,7 @@ static TRITONSERVER_Error *answer_output(const struct runner *r, const struct ba
 static TRITONSERVER_Error *call_forward(struct runner *r)
 {
     const struct torch_model *t = r->model;
-    char *text = t->lib->shim->run(r->module, &t->options, r->inputs, r->n_inputs, &r->result);
+    char *text = t->shim->run(r->module, &t->options, r->inputs, r->n_inputs, &r->result);
 
     return r->result ? NULL
                      : library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text);
@@ -195,7 +195,7 @@ static TRITONSERVER_Error *call_forward(struct runner *r)
 static void release_result(struct runner *r)
 {
     if (r->result)
-        r->model->lib->shim->release(r->result);
+        r->model->shim->release(r->result);
     r->result = NULL;
 }
 
@@ -297,8 +297,14 @@ static void warm(struct runner *r)
 
         release_result(r);
         if (err) {
-            BACKEND_LOG(VERBOSE, "model '%s' is not warmed: with zeroes it says: %s", t->name,
-                        TRITONSERVER_ErrorMessage(err));
+            const char *why = TRITONSERVER_ErrorMessage(err);
+
+            /* Code that refuses a row of zeroes was compiled for other shapes. */
+            if (t->is_package)
+                BACKEND_LOG(WARN, "model '%s': with zeroes it says: %s", t->name, why);
+            else
+                BACKEND_LOG(VERBOSE, "model '%s' is not warmed: with zeroes it says: %s", t->name,
+                            why);
             TRITONSERVER_ErrorDelete(err);
             return;
         }
@@ -316,7 +322,7 @@ static TRITONSERVER_Error *take_module(struct runner *r)
     /* A module that changes is only what the others are copied from. */
     if (t->shares || (!t->module->writes_itself && !atomic_exchange(&t->taken, true)))
         return NULL;
-    text = t->lib->shim->copy(t->module, &r->module);
+    text = t->shim->copy(t->module, &r->module);
     r->owns_module = !text;
     return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text) : NULL;
 }
@@ -358,7 +364,7 @@ void runner_close(struct frame_instance *in)
     for (size_t i = 0; r->in && i < r->model->inputs.n; i++)
         gathered_done(&r->in[i]);
     if (r->owns_module)
-        r->model->lib->shim->free(r->module);
+        r->model->shim->free(r->module);
     free(r->in);
     free(r->inputs);
     free(r);

@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 import repository
 import server as servers
@@ -78,6 +79,87 @@ def test_models_of_python_answer_what_python_answers(shim, tmp_path, kind):
         libraries = {line.split("/")[-1] for line in open(f"/proc/{running.pid}/maps").read().splitlines() if "/" in line}
     assert "libtorch_cpu.so" in libraries
     assert not [name for name in libraries if re.match(r"libtorch_cuda|libcublas|libcudnn|libtorch\.so|libtorch_cpu\.so\.", name)], libraries
+
+
+# Packages of AOTInductor for this processor, and what Python answers.
+COMPILE = """
+import sys
+import numpy, torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x))).mean((2, 3))
+        return torch.softmax(self.linear(y), 1), y.T.contiguous().T
+
+class AddSub(nn.Module):
+    def forward(self, a, b):
+        return a + b, a - b
+
+def compile(name, module, *examples):
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(module, examples, dynamic_shapes=tuple({0: batch} for _ in examples))
+    torch._inductor.aoti_compile_and_package(program, package_path=f"{root}/{name}/1/model.pt2",
+                                             inductor_configs={"aot_inductor.check_lowerbound": name == "strict"})
+
+root = sys.argv[1]
+torch.manual_seed(7)
+with torch.no_grad():
+    net, x = Net().eval(), torch.rand(6, 3, 12, 12)
+    scores, features = net(x)
+numpy.savez(root + "/answers.npz", x=x.numpy(), scores=scores.numpy(), features=features.numpy())
+compile("net", net, torch.rand(6, 3, 12, 12))
+compile("add_sub", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
+compile("strict", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
+"""
+
+NET = """
+platform: "torch_aoti" max_batch_size: 8
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, 12, 12 ] } ]
+output [ { name: "scores" data_type: TYPE_FP32 dims: [ 5 ] }, { name: "features" data_type: TYPE_FP32 dims: [ 8 ] } ]
+instance_group [ { count: 2 kind: KIND_CPU } ]
+"""
+ADD_SUB = """
+platform: "torch_aoti" max_batch_size: 8
+input [ { name: "a" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "b" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "sum" data_type: TYPE_FP32 dims: [ 16 ] }, { name: "difference" data_type: TYPE_FP32 dims: [ 16 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+
+def ask(client, model, **tensors):
+    inputs = []
+    for name, value in tensors.items():
+        inputs.append(tritonclient.http.InferInput(name, value.shape, "FP32"))
+        inputs[-1].set_data_from_numpy(value)
+    return client.infer(model, inputs)
+
+
+def test_packages_of_aotinductor_answer_what_python_answers(tmp_path):
+    """Without the part in C++, and without CUDA. Shapes that the code was not compiled for are errors."""
+    for name, config in (("net", NET), ("add_sub", ADD_SUB), ("strict", ADD_SUB)):
+        repository.write_model(tmp_path / "models", name, config)
+    torch_wheel.run_python(tmp_path, COMPILE, tmp_path / "models")
+    known = np.load(tmp_path / "models" / "answers.npz")
+    flags = ["--backend-config=pytorch,allow-native-code=1", f"--backend-config=pytorch,shim-path={tmp_path / 'none.so'}"]
+    with servers.Server(tmp_path / "models", flags=flags, env=ENV) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for rows in (slice(0, 1), slice(0, 6), slice(2, 4)):
+            answer = ask(client, "net", x=known["x"][rows])
+            np.testing.assert_allclose(answer.as_numpy("scores"), known["scores"][rows], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(answer.as_numpy("features"), known["features"][rows], rtol=1e-4, atol=1e-5)
+        a = np.arange(32, dtype=np.float32).reshape(2, 16)
+        np.testing.assert_array_equal(ask(client, "add_sub", a=a, b=a * a).as_numpy("difference"), a - a * a)
+        np.testing.assert_array_equal(ask(client, "strict", a=a, b=a * a).as_numpy("sum"), a + a * a)
+        with pytest.raises(InferenceServerException, match=r"input_handles\[0\]: unmatched dim value at 1, *expected: 16, but got: 3"):
+            ask(client, "add_sub", a=a[:, :3].copy(), b=a)
+        with pytest.raises(InferenceServerException, match="dim value is too small at 0"):
+            ask(client, "strict", a=a[:1], b=a[:1])
+        maps = open(f"/proc/{running.pid}/maps").read()
+    assert "libtorch_cpu.so" in maps and not re.search(r"/libtorch\.so|libtorch_cuda|libconch_torch", maps)
 
 
 def version_line(env, *flags):

@@ -259,7 +259,7 @@ std::unique_ptr<Model> make_model(torch::jit::Module module)
     return m;
 }
 
-char *load(const char *path, struct shim_model **ret_model)
+char *load(const char *path, size_t, struct shim_model **ret_model)
 {
     return guard([&] { *ret_model = make_model(torch::jit::load(path, at::kCPU)).release(); });
 }

@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Changes with this header: a shim of another build is refused. */
-#define SHIM_VERSION 2
+#define SHIM_VERSION 3
 
 enum shim_kind { SHIM_TENSOR, SHIM_STRINGS, SHIM_DICT, SHIM_OTHER };
 
@@ -75,8 +75,9 @@ struct shim {
     const char *running; /* of the library that is loaded; NULL: it does not tell */
     void *inside;        /* a function of that library */
 
-    /* Load a TorchScript file, and copy a model with all its tensors. */
-    char *(*load)(const char *path, struct shim_model **ret_model);
+    /* Load a file, for so many instances that run it at once, and copy a model with all its tensors
+     * for one. */
+    char *(*load)(const char *path, size_t n_instances, struct shim_model **ret_model);
     char *(*copy)(const struct shim_model *model, struct shim_model **ret_model);
     void (*free)(struct shim_model *model);
 

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's headers of these functions are C++, so they are declared here, as of PyTorch 2.6 to
+ * 2.15, whose C functions are to stay as they are. A result of 0 is success.
+ *
+ * A model's code would believe shapes that it was not compiled for; with
+ * AOTI_RUNTIME_CHECK_INPUTS=1, which aoti_open() sets unless the user has set it, it looks at each
+ * input first.
+ */
+#include "pytorch/aoti.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/batch.h"
+#include "pytorch/package.h"
+
+struct aoti_tensor;
+struct aoti_container;
+
+/* ---- PyTorch's functions --------------------------------------------------------------------- */
+
+#define TORCH_FUNCTIONS(F)                                                                         \
+    F(int32_t, device_type_cpu, (void))                                                            \
+    F(int32_t, dtype_bool, (void))                                                                 \
+    F(int32_t, dtype_uint8, (void))                                                                \
+    F(int32_t, dtype_int8, (void))                                                                 \
+    F(int32_t, dtype_int16, (void))                                                                \
+    F(int32_t, dtype_int32, (void))                                                                \
+    F(int32_t, dtype_int64, (void))                                                                \
+    F(int32_t, dtype_float16, (void))                                                              \
+    F(int32_t, dtype_bfloat16, (void))                                                             \
+    F(int32_t, dtype_float32, (void))                                                              \
+    F(int32_t, dtype_float64, (void))                                                              \
+    F(int32_t, create_tensor_from_blob,                                                            \
+      (const void *data, int64_t rank, const int64_t *sizes, const int64_t *strides,               \
+       int64_t offset, int32_t type, int32_t device, int32_t device_index,                         \
+       struct aoti_tensor **ret_tensor))                                                           \
+    F(int32_t, delete_tensor_object, (struct aoti_tensor * tensor))                                \
+    F(int32_t, get_data_ptr, (struct aoti_tensor * tensor, void **ret_data))                       \
+    F(int32_t, get_dim, (struct aoti_tensor * tensor, int64_t * ret_rank))                         \
+    F(int32_t, get_dtype, (struct aoti_tensor * tensor, int32_t * ret_type))                       \
+    F(int32_t, get_device_type, (struct aoti_tensor * tensor, int32_t * ret_type))                 \
+    F(int32_t, get_sizes, (struct aoti_tensor * tensor, int64_t * *ret_sizes))                     \
+    F(int32_t, get_strides, (struct aoti_tensor * tensor, int64_t * *ret_strides))
+
+/* Set by aoti_open(), constant afterwards. */
+#define DECLARE_TORCH(result, name, arguments) static result(*torch_##name) arguments;
+TORCH_FUNCTIONS(DECLARE_TORCH)
+
+static struct {
+    TRITONSERVER_DataType server;
+    int32_t torch;
+} types[10];
+
+/* dlsym() gives data; code has the same representation on every system that has dlsym(). */
+static bool find_function(void *library, const char *name, void *ret_function)
+{
+    void *symbol = dlsym(library, name);
+
+    memcpy(ret_function, &symbol, sizeof(symbol));
+    return symbol != NULL;
+}
+
+static void number_types(void)
+{
+    static const TRITONSERVER_DataType order[] = {TRITONSERVER_TYPE_BOOL,  TRITONSERVER_TYPE_UINT8,
+                                                  TRITONSERVER_TYPE_INT8,  TRITONSERVER_TYPE_INT16,
+                                                  TRITONSERVER_TYPE_INT32, TRITONSERVER_TYPE_INT64,
+                                                  TRITONSERVER_TYPE_FP16,  TRITONSERVER_TYPE_BF16,
+                                                  TRITONSERVER_TYPE_FP32,  TRITONSERVER_TYPE_FP64};
+    int32_t (*const ask[])(void) = {torch_dtype_bool,    torch_dtype_uint8,    torch_dtype_int8,
+                                    torch_dtype_int16,   torch_dtype_int32,    torch_dtype_int64,
+                                    torch_dtype_float16, torch_dtype_bfloat16, torch_dtype_float32,
+                                    torch_dtype_float64};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+        types[i].server = order[i];
+        types[i].torch = ask[i]();
+    }
+}
+
+/* ---- Code ------------------------------------------------------------------------------------ */
+
+#define MODEL_FUNCTIONS(F)                                                                         \
+    F(CreateWithDevice, (struct aoti_container * *ret_container, size_t n_models,                  \
+                         const char *device, const char *folder))                                  \
+    F(Delete, (struct aoti_container * container))                                                 \
+    F(GetNumInputs, (struct aoti_container * container, size_t * ret_n))                           \
+    F(GetNumOutputs, (struct aoti_container * container, size_t * ret_n))                          \
+    F(GetInputName, (struct aoti_container * container, size_t i, const char **ret_name))          \
+    F(Run, (struct aoti_container * container, struct aoti_tensor * *inputs, size_t n_inputs,      \
+            struct aoti_tensor * *outputs, size_t n_outputs, void *stream, void *executor))
+
+/* The code of a package, once for all models that have the same. */
+struct code {
+    struct code *next;
+    struct package package;
+#define DECLARE_MODEL(name, arguments) int32_t(*name) arguments;
+    MODEL_FUNCTIONS(DECLARE_MODEL)
+    /* These are not in the code of every release. */
+    int32_t (*DidCallLoadConstants)(struct aoti_container *container, bool *ret_did);
+    int32_t (*GetNumConstants)(struct aoti_container *container, size_t *ret_n);
+    int32_t (*GetConstantDataSize)(struct aoti_container *container, size_t i, size_t *ret_size);
+    int32_t (*GetLastError)(const char **ret_text);
+};
+
+static pthread_mutex_t codes_mu = PTHREAD_MUTEX_INITIALIZER;
+static struct code *codes; /* under codes_mu */
+
+static bool is_same_file(const struct package *a, const struct package *b, char *mine, char *other,
+                         size_t room)
+{
+    if (a->size != b->size)
+        return false;
+    for (uint64_t at = 0; at < a->size; at += room) {
+        size_t n = a->size - at < room ? a->size - at : room;
+
+        if (pread(a->code, mine, n, (off_t)at) != (ssize_t)n ||
+            pread(b->code, other, n, (off_t)at) != (ssize_t)n || memcmp(mine, other, n) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Finds code that is loaded already; NULL: there is none, or no memory to compare. */
+static struct code *find_code_locked(const struct package *p)
+{
+    static const size_t room = 64 << 10;
+    char *blocks = malloc(2 * room);
+    struct code *c = blocks ? codes : NULL;
+
+    while (c && !is_same_file(&c->package, p, blocks, blocks + room, room))
+        c = c->next;
+    free(blocks);
+    return c;
+}
+
+/* The file in memory has a name while it is open, which is as long as the code is loaded: the
+ * loader would take another file of the same name for this one. */
+static TRITONSERVER_Error *load_code(struct code *c)
+{
+    char name[64];
+    void *handle;
+
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", c->package.code);
+    handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "its code cannot be loaded: %s",
+                             dlerror());
+#define FIND_MODEL(name, arguments)                                                                \
+    if (!find_function(handle, "AOTInductorModelContainer" #name, &c->name))                       \
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,                                       \
+                             "its code has no AOTInductorModelContainer" #name "()");
+    MODEL_FUNCTIONS(FIND_MODEL)
+    find_function(handle, "AOTInductorModelContainerGetNumConstants", &c->GetNumConstants);
+    find_function(handle, "AOTInductorModelContainerGetConstantDataSize", &c->GetConstantDataSize);
+    find_function(handle, "AOTInductorModelContainerDidCallLoadConstants",
+                  &c->DidCallLoadConstants);
+    find_function(handle, "AOTInductorGetLastError", &c->GetLastError);
+    return NULL;
+}
+
+/* Takes the package, whose code stays loaded, or is the same as one that is. */
+static TRITONSERVER_Error *take_code_locked(struct package *p, struct code **ret_code)
+{
+    struct code *c = find_code_locked(p);
+    TRITONSERVER_Error *err;
+
+    if (c) {
+        package_close(p);
+        *ret_code = c;
+        return NULL;
+    }
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    c->package = *p;
+    err = load_code(c);
+    if (err) {
+        free(c);
+        return err;
+    }
+    c->next = codes;
+    *ret_code = codes = c;
+    return NULL;
+}
+
+static TRITONSERVER_Error *open_code(const char *path, struct code **ret_code)
+{
+    struct processor processor;
+    struct package package;
+    TRITONSERVER_Error *err;
+
+    TRY(processor_read(&processor));
+    err = package_open(path, &processor, &package);
+    processor_done(&processor);
+    if (err)
+        return err;
+    pthread_mutex_lock(&codes_mu);
+    err = take_code_locked(&package, ret_code);
+    pthread_mutex_unlock(&codes_mu);
+    if (err)
+        package_close(&package);
+    return err;
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+struct model {
+    struct shim_model shim;
+    const struct code *code;
+    struct aoti_container *container;
+    struct shim_argument *list;
+    size_t n_models, n_outputs;
+};
+
+static struct model *compiled_of(struct shim_model *shim)
+{
+    return (struct model *)((char *)shim - offsetof(struct model, shim));
+}
+
+static TRITONSERVER_Error *code_error(const struct code *c, const char *what)
+{
+    const char *why = NULL;
+    size_t n;
+
+    if (c->GetLastError && c->GetLastError(&why) != 0)
+        why = NULL;
+    n = why ? strcspn(why, "\n") : 0;
+
+    return backend_error(TRITONSERVER_ERROR_INTERNAL, "%s: %.*s", what, n > 0 ? (int)n : 31,
+                         n > 0 ? why : "the server's stderr has why");
+}
+
+static void free_compiled(struct shim_model *shim)
+{
+    struct model *m = compiled_of(shim);
+
+    if (m->container)
+        m->code->Delete(m->container);
+    free(m->list);
+    free(m);
+}
+
+static TRITONSERVER_Error *describe_arguments(struct model *m)
+{
+    const struct code *c = m->code;
+    size_t n;
+
+    if (c->GetNumInputs(m->container, &n) != 0 ||
+        c->GetNumOutputs(m->container, &m->n_outputs) != 0)
+        return code_error(c, "counting its tensors");
+    m->list = calloc(n + 1, sizeof(*m->list));
+    if (!m->list)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        m->list[i] = (struct shim_argument){.type = "Tensor", .kind = SHIM_TENSOR};
+        if (c->GetInputName(m->container, i, &m->list[i].name) != 0)
+            return code_error(c, "naming its inputs");
+    }
+    m->shim.arguments = m->list;
+    m->shim.n_arguments = n;
+    return NULL;
+}
+
+/* How large its weights are, as far as the code tells. */
+static uint64_t measure_weights(const struct model *m)
+{
+    const struct code *c = m->code;
+    uint64_t sum = 0;
+    size_t n = 0, size;
+
+    if (!c->GetNumConstants || !c->GetConstantDataSize || c->GetNumConstants(m->container, &n) != 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (c->GetConstantDataSize(m->container, i, &size) == 0)
+            sum += size;
+    return sum;
+}
+
+static TRITONSERVER_Error *fill_compiled(struct model *m)
+{
+    const struct code *c = m->code;
+    bool loaded = true;
+
+    if (c->CreateWithDevice(&m->container, m->n_models, "cpu", NULL) != 0)
+        return code_error(c, "making the model");
+    TRY(describe_arguments(m));
+    m->shim.size = measure_weights(m);
+    if (c->DidCallLoadConstants && c->DidCallLoadConstants(m->container, &loaded) != 0)
+        return code_error(c, "asking for its weights");
+    if (m->shim.size > 0 && !loaded)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "its code was compiled without its weights");
+    return NULL;
+}
+
+static TRITONSERVER_Error *make_compiled(const struct code *c, size_t n_models,
+                                         struct shim_model **ret_model)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    TRITONSERVER_Error *err;
+
+    if (!m)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    m->code = c;
+    m->n_models = n_models;
+    err = fill_compiled(m);
+    if (err)
+        free_compiled(&m->shim);
+    else
+        *ret_model = &m->shim;
+    return err;
+}
+
+/* The text of an error, as a shim returns it. */
+static char *take_error_text(TRITONSERVER_Error *err)
+{
+    char *text = err ? strdup(TRITONSERVER_ErrorMessage(err)) : NULL;
+
+    TRITONSERVER_ErrorDelete(err);
+    return text;
+}
+
+static char *load_compiled(const char *path, size_t n_instances, struct shim_model **ret_model)
+{
+    struct code *c;
+    TRITONSERVER_Error *err = open_code(path, &c);
+
+    return take_error_text(err ? err : make_compiled(c, n_instances, ret_model));
+}
+
+static char *copy_compiled(const struct shim_model *shim, struct shim_model **ret_model)
+{
+    const char *model = (const char *)shim - offsetof(struct model, shim);
+
+    return take_error_text(make_compiled(((const struct model *)model)->code, 1, ret_model));
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+struct result {
+    struct shim_result shim;
+    struct shim_tensor *list;
+    struct aoti_tensor **tensors; /* outputs */
+    void **copies;                /* of outputs whose rows do not lie one after the other */
+    size_t n;
+};
+
+static void release_outputs(struct shim_result *shim)
+{
+    struct result *r = (struct result *)((char *)shim - offsetof(struct result, shim));
+
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->tensors[i])
+            torch_delete_tensor_object(r->tensors[i]);
+        free(r->copies[i]);
+    }
+    free(r);
+}
+
+/* One piece of memory, which needs no alignment but a pointer's. */
+static struct result *new_outputs(size_t n)
+{
+    struct result *r =
+        calloc(1, sizeof(*r) + n * (sizeof(*r->list) + sizeof(*r->tensors) + sizeof(*r->copies)));
+
+    if (!r)
+        return NULL;
+    r->list = (struct shim_tensor *)(r + 1);
+    r->tensors = (struct aoti_tensor **)(r->list + n);
+    r->copies = (void **)(r->tensors + n);
+    r->n = n;
+    r->shim.outputs = r->list;
+    r->shim.n_outputs = n;
+    return r;
+}
+
+static TRITONSERVER_Error *wrap_input(const struct shim_tensor *in, struct aoti_tensor **ret_tensor)
+{
+    int64_t strides[BATCH_MAX_RANK], step = 1;
+
+    if (in->rank > BATCH_MAX_RANK)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "an input has %u dimensions",
+                             (unsigned int)in->rank);
+    for (uint32_t d = in->rank; d-- > 0;) {
+        strides[d] = step;
+        step *= in->shape[d] > 0 ? in->shape[d] : 1;
+    }
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (types[i].server == in->type)
+            return torch_create_tensor_from_blob(in->data, in->rank, in->shape, strides, 0,
+                                                 types[i].torch, torch_device_type_cpu(), 0,
+                                                 ret_tensor) == 0
+                       ? NULL
+                       : backend_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch makes no tensor");
+    return backend_error(
+        TRITONSERVER_ERROR_INVALID_ARG, "no input of a package may be %s",
+        in->type == TRITONSERVER_TYPE_INVALID ? "left out" : TRITONSERVER_DataTypeString(in->type));
+}
+
+/* Bytes of the tensor if its rows lie one after the other, as *ret_dense says. */
+static TRITONSERVER_Error *measure_result(const struct shim_tensor *out, const int64_t *strides,
+                                          uint64_t *ret_size, bool *ret_dense)
+{
+    uint64_t size = TRITONSERVER_DataTypeByteSize(out->type), step = 1;
+    bool dense = true;
+
+    for (uint32_t d = out->rank; d-- > 0;) {
+        dense = dense && (out->shape[d] <= 1 || (uint64_t)strides[d] == step);
+        if (out->shape[d] < 0 || strides[d] < 0 ||
+            __builtin_mul_overflow(size, (uint64_t)out->shape[d], &size))
+            return backend_error(TRITONSERVER_ERROR_INTERNAL,
+                                 "the model returned a tensor of an impossible shape");
+        step *= out->shape[d] > 0 ? (uint64_t)out->shape[d] : 1;
+    }
+    *ret_size = size;
+    *ret_dense = dense || size == 0;
+    return NULL;
+}
+
+static char *copy_rows(char *to, const char *from, const struct shim_tensor *out,
+                       const int64_t *strides, uint32_t d, size_t element)
+{
+    if (d == out->rank) {
+        memcpy(to, from, element);
+        return to + element;
+    }
+    for (int64_t i = 0; i < out->shape[d]; i++)
+        to = copy_rows(to, from + (size_t)i * (size_t)strides[d] * element, out, strides, d + 1,
+                       element);
+    return to;
+}
+
+static TRITONSERVER_Error *put_result(struct result *r, size_t i)
+{
+    struct shim_tensor *out = &r->list[i];
+    struct aoti_tensor *tensor = r->tensors[i];
+    int64_t rank, *sizes, *strides;
+    int32_t type, device;
+    void *data;
+    bool dense;
+
+    if (!tensor || torch_get_dtype(tensor, &type) != 0 || torch_get_dim(tensor, &rank) != 0 ||
+        torch_get_device_type(tensor, &device) != 0 || torch_get_sizes(tensor, &sizes) != 0 ||
+        torch_get_strides(tensor, &strides) != 0 || torch_get_data_ptr(tensor, &data) != 0)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "the model returned no tensor");
+    out->type = TRITONSERVER_TYPE_INVALID;
+    for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
+        if (types[t].torch == type)
+            out->type = types[t].server;
+    if (out->type == TRITONSERVER_TYPE_INVALID || rank > BATCH_MAX_RANK ||
+        device != torch_device_type_cpu()) {
+        out->kind = "a tensor of a type, or in a memory, that is not supported";
+        return NULL;
+    }
+    out->rank = (uint32_t)rank;
+    out->shape = sizes;
+    out->data = data;
+    TRY(measure_result(out, strides, &out->size, &dense));
+    if (dense)
+        return NULL;
+    r->copies[i] = malloc(out->size);
+    if (!r->copies[i])
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    copy_rows(r->copies[i], data, out, strides, 0, TRITONSERVER_DataTypeByteSize(out->type));
+    out->data = r->copies[i];
+    return NULL;
+}
+
+/* The code takes the inputs, and leaves NULL in the place of each that it has taken. */
+static TRITONSERVER_Error *run_code(const struct model *m, const struct shim_tensor *inputs,
+                                    size_t n, struct aoti_tensor **handles, struct result *r)
+{
+    for (size_t i = 0; i < n; i++)
+        TRY(wrap_input(&inputs[i], &handles[i]));
+    if (m->code->Run(m->container, handles, n, r->tensors, r->n, NULL, NULL) != 0)
+        return code_error(m->code, "the compiled model has failed");
+    for (size_t i = 0; i < r->n; i++)
+        TRY(put_result(r, i));
+    return NULL;
+}
+
+static char *run_compiled(struct shim_model *shim, const struct shim_options *options,
+                          const struct shim_tensor *inputs, size_t n,
+                          struct shim_result **ret_result)
+{
+    const struct model *m = compiled_of(shim);
+    struct aoti_tensor **handles = calloc(n + 1, sizeof(struct aoti_tensor *));
+    struct result *r = new_outputs(m->n_outputs);
+    TRITONSERVER_Error *err;
+
+    (void)options; /* the code was compiled with a number of threads */
+    err = handles && r ? run_code(m, inputs, n, handles, r)
+                       : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; handles && i < n; i++)
+        if (handles[i])
+            torch_delete_tensor_object(handles[i]);
+    free(handles);
+    if (!err)
+        *ret_result = &r->shim;
+    else if (r)
+        release_outputs(&r->shim);
+    return take_error_text(err);
+}
+
+TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim **ret_shim)
+{
+    static const struct shim shim = {.load = load_compiled,
+                                     .copy = copy_compiled,
+                                     .free = free_compiled,
+                                     .run = run_compiled,
+                                     .release = release_outputs};
+
+#define FIND_TORCH(result, name, arguments)                                                        \
+    if (!find_function(library, "aoti_torch_" #name, &torch_##name))                               \
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,                                       \
+                             "packages need PyTorch 2.6 or newer: this one has no "                \
+                             "aoti_torch_" #name "()");
+    TORCH_FUNCTIONS(FIND_TORCH)
+    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "%s", dlerror());
+    number_types();
+    setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0);
+    *ret_shim = &shim;
+    return NULL;
+}
+
+/* The files stay open: their names are the loader's for what is loaded. */
+void aoti_close(void)
+{
+    pthread_mutex_lock(&codes_mu);
+    for (struct code *c; (c = codes) != NULL; free(c))
+        codes = c->next;
+    pthread_mutex_unlock(&codes_mu);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_model - the code of a package, with the functions that AOTInductor's code has. It takes x
+ * and y of [n,16] and returns their sum, their difference, which does not lie row after row in its
+ * memory, and as [n,1] how many tensors live. MARK is a file that it makes when it is loaded.
+ * tests/system/aoti_packages.py compiles it.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake_torch.h"
+
+#define COLUMNS 16
+
+struct container {
+    size_t n_models;
+};
+
+static __thread char last_error[200];
+
+__attribute__((constructor)) static void mark(void)
+{
+    close(open(MARK, O_CREAT | O_WRONLY, 0600));
+}
+
+int32_t AOTInductorGetLastError(const char **ret);
+int32_t AOTInductorGetLastError(const char **ret)
+{
+    *ret = last_error;
+    return 0;
+}
+
+#define FUNCTION(name, ...)                                                                        \
+    int32_t AOTInductorModelContainer##name(__VA_ARGS__);                                          \
+    int32_t AOTInductorModelContainer##name(__VA_ARGS__)
+
+FUNCTION(CreateWithDevice, struct container **ret, size_t n_models, const char *device,
+         const char *folder)
+{
+    (void)folder;
+    if (strcmp(device, "cpu") != 0)
+        return 1;
+    *ret = calloc(1, sizeof(**ret));
+    (*ret)->n_models = n_models;
+    return 0;
+}
+
+FUNCTION(Delete, struct container *c)
+{
+    free(c);
+    return 0;
+}
+
+FUNCTION(GetNumInputs, struct container *c, size_t *ret)
+{
+    (void)c;
+    *ret = 2;
+    return 0;
+}
+
+FUNCTION(GetNumOutputs, struct container *c, size_t *ret)
+{
+    (void)c;
+    *ret = 3;
+    return 0;
+}
+
+FUNCTION(GetInputName, struct container *c, size_t i, const char **ret)
+{
+    static const char *const names[] = {"arg0_1", "arg1_1"};
+
+    (void)c;
+    *ret = names[i];
+    return 0;
+}
+
+/* Looks at an input as AOTInductor's code does when it is told to. */
+static bool is_bad(struct tensor *t, int i)
+{
+    const char *checks = getenv("AOTI_RUNTIME_CHECK_INPUTS");
+    int64_t rank, *sizes;
+    int32_t type;
+
+    aoti_torch_get_dim(t, &rank);
+    aoti_torch_get_sizes(t, &sizes);
+    aoti_torch_get_dtype(t, &type);
+    if (!checks || strcmp(checks, "1") != 0 ||
+        (rank == 2 && sizes[1] == COLUMNS && type == FAKE_FLOAT))
+        return false;
+    snprintf(last_error, sizeof(last_error), "input_handles[%d]: unmatched dim value\nmore", i);
+    return true;
+}
+
+static void fill(struct tensor **out, const float *x, const float *y, int64_t n)
+{
+    float *sum, *difference;
+    int64_t *live;
+
+    aoti_torch_get_data_ptr(out[0], (void **)&sum);
+    aoti_torch_get_data_ptr(out[1], (void **)&difference);
+    aoti_torch_get_data_ptr(out[2], (void **)&live);
+    for (int64_t row = 0; row < n; row++) {
+        for (int64_t i = 0; i < COLUMNS; i++) {
+            sum[row * COLUMNS + i] = x[row * COLUMNS + i] + y[row * COLUMNS + i];
+            difference[i * n + row] = x[row * COLUMNS + i] - y[row * COLUMNS + i];
+        }
+        live[row] = fake_live_tensors();
+    }
+}
+
+FUNCTION(Run, struct container *c, struct tensor **in, size_t n_in, struct tensor **out,
+         size_t n_out, void *stream, void *executor)
+{
+    int64_t *sizes, n;
+    float *x, *y;
+
+    (void)stream, (void)executor;
+    if (c->n_models != N_MODELS || n_in != 2 || n_out != 3 || is_bad(in[0], 0) || is_bad(in[1], 1))
+        return 1;
+    aoti_torch_get_sizes(in[0], &sizes);
+    n = sizes[0];
+    aoti_torch_get_data_ptr(in[0], (void **)&x);
+    aoti_torch_get_data_ptr(in[1], (void **)&y);
+    aoti_torch_empty_strided(2, (int64_t[]){n, COLUMNS}, (int64_t[]){COLUMNS, 1}, FAKE_FLOAT, 0, 0,
+                             &out[0]);
+    aoti_torch_empty_strided(2, (int64_t[]){n, COLUMNS}, (int64_t[]){1, n}, FAKE_FLOAT, 0, 0,
+                             &out[1]);
+    aoti_torch_empty_strided(2, (int64_t[]){n, 1}, (int64_t[]){1, 1}, FAKE_INT64, 0, 0, &out[2]);
+    fill(out, x, y, n);
+    for (size_t i = 0; i < n_in; i++) {
+        aoti_torch_delete_tensor_object(in[i]);
+        in[i] = NULL;
+    }
+    return 0;
+}
