@@ -4,6 +4,7 @@ configuration says and tells the server's answers, the same in Conch and in the 
 runs in both, too."""
 
 import base64
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -265,6 +266,31 @@ def test_a_model_that_moves_outside(conch, tmp_path):
     (outside / "1/secret").unlink()
     (outside / "1/fine").symlink_to(conch.root / "link/config.pbtxt")    # a file of the repository
     conch.loads("link")
+
+
+@pytest.mark.conch_only("what the genuine Triton holds up meanwhile is not compared")
+@pytest.mark.parametrize("when", ["LOAD", "LOAD_COMPLETE", "UNLOAD"])
+def test_an_agent_that_does_not_answer_holds_up_its_own_model_alone(conch, tmp_path, when):
+    hold = tmp_path / "hold"
+    hold.write_text("")
+    write(conch.root, "late", conch.teller(**{when: f"wait {hold}"}))
+    write(conch.root, "other", agent("teller"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        try:
+            loading = pool.submit(conch.load, "late")
+            if when == "UNLOAD":
+                assert loading.result() == (200, "")
+                loading = pool.submit(conch.unload, "late")
+            servers.wait_for(lambda: conch.log.exists() and "  waits" in conch.log.read_text(), 60, "the agent waits")
+            for _ in range(3):
+                conch.loads("other")
+                status, _ = conch.ask("models/other/infer", {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]})
+                assert status == 200
+                conch.unload("other")
+        finally:
+            hold.unlink()
+        loading.result()
+    conch.server.assert_alive()
 
 
 @pytest.mark.conch_only("the genuine Triton keeps a model whose file has only been touched")

@@ -17,6 +17,7 @@
  *     parameters         tells the parameters, but `log`
  *     states             sets both states, and reads them again
  *     wrong              calls functions with arguments that do not fit
+ *     wait PATH          tells that it waits, while the file exists
  *     error TEXT         returns this error
  */
 
@@ -26,6 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "triton/core/tritonrepoagent.h"
 
@@ -235,6 +238,14 @@ static void call_wrongly(const struct told *t)
               TRITONREPOAGENT_ModelParameter(t->agent, t->model, 99, &name, &value));
 }
 
+static void wait_while_exists(const struct told *t, const char *path)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    tell(t, "  waits");
+    while (access(path, F_OK) == 0)
+        nanosleep(&moment, NULL);
+}
+
 /* Carries out one command; returns the error that the agent returns. */
 static TRITONSERVER_Error *obey(struct told *t, char *command)
 {
@@ -251,6 +262,8 @@ static TRITONSERVER_Error *obey(struct told *t, char *command)
         tell_where(t);
     else if (strcmp(command, "copy") == 0)
         copy_location(t);
+    else if (strcmp(command, "wait") == 0)
+        wait_while_exists(t, argument);
     else if (strcmp(command, "write") == 0)
         write_text(t, argument);
     else if (strcmp(command, "update") == 0)
