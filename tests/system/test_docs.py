@@ -113,6 +113,18 @@ def test_the_options_page_says_type_default_and_status(flag, line):
 
 
 @pytest.mark.conch_only("it is Conch's help")
+def test_what_has_no_effect_is_said_to_have_none():
+    """Each option of the reference is one of ours, and the page of differences names those, and the fields of a configuration, that nothing acts upon."""
+    page, options = (ROOT / "docs/compatibility.md").read_text(), (ROOT / "docs/options.md").read_text()
+    sections = dict(re.findall(r"^### <a id=\S+></a>`--(\S+)`\n(.*?)(?=^###|\Z)", options, re.MULTILINE | re.DOTALL))
+    reference = set(re.findall(r"--([a-z][a-z0-9-]+[a-z0-9])", (ROOT / "docs/reference/features/command-line.md").read_text()))
+    assert len(reference) > 80 and reference <= sections.keys()
+    inert = [flag for flag, text in sections.items() if "**status** no effect yet" in text]
+    assert inert and [flag for flag in inert if f"`--{flag}`" not in page] == []
+    fields = re.findall(r'\{"(\w+)", (?:NO|TUNES)\}', (ROOT / "src/core/config/honoured.c").read_text())
+    assert fields and [field for field in fields if f"`{field}`" not in page] == []
+
+
 def test_the_options_page_has_each_flag_once_with_an_anchor():
     """Each flag of the help is a heading, in the same order, and links within the page lead to one."""
     page = (ROOT / "docs/options.md").read_text()
