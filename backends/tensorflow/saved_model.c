@@ -61,8 +61,12 @@ static TRITONSERVER_Error *copy_saved_name(const struct reading *r, const struct
 
     if (n > MAX_NAME || memchr(b->at, '\0', n))
         return refuse_damaged(r);
-    *ret_text = strndup((const char *)b->at, n);
-    return *ret_text ? NULL : no_saved_memory();
+    *ret_text = malloc(n + 1);
+    if (!*ret_text)
+        return no_saved_memory();
+    memcpy(*ret_text, b->at, n);
+    (*ret_text)[n] = '\0';
+    return NULL;
 }
 
 /* A list of names for an error; it is cut off where it is too long. */

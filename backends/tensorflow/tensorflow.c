@@ -6,7 +6,9 @@
  *
  *   tensorflow.c   what the server calls; which engine executes a model
  *   saved_model.c  signatures of SavedModels      parameters.c  what is asked of a model
- *   config.c       complete, check                openvino_engine.c  models executed by OpenVINO
+ *   graph.c        what an execution does         openvino_engine.c  models executed by OpenVINO
+ *   config.c       complete, check                tensorflow_engine.c  those by TensorFlow itself:
+ *                                                 tf_library.c, tf_session.c, tf_run.c
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +23,14 @@ __attribute__((visibility("default"))) char *conch_backend_version(const char *f
 
 char *conch_backend_version(const char *folder, const char *library_path)
 {
-    (void)library_path;
-    return openvino_engine_version(folder);
+    char *openvino = openvino_engine_version(folder);
+    char *tensorflow = tensorflow_engine_version(folder, library_path), *text = NULL;
+
+    if (openvino && tensorflow && asprintf(&text, "%s; %s", openvino, tensorflow) < 0)
+        text = NULL;
+    free(openvino);
+    free(tensorflow);
+    return text;
 }
 
 /* Set when the server initialises the backend, constant until it finalises it. */
@@ -35,21 +43,59 @@ static struct {
 
 static TRITONSERVER_Error *choose_engines(const char *word)
 {
-    if (word && strcmp(word, "auto") != 0 && strcmp(word, "openvino") != 0)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "--backend-config=tensorflow,engine=%s: it is auto or openvino", word);
-    settings_of_all.engines[0] = &openvino_engine;
-    return NULL;
+    const struct engine **at = settings_of_all.engines;
+    bool any = !word || strcmp(word, "auto") == 0;
+
+    if (any || strcmp(word, openvino_engine.name) == 0)
+        *at++ = &openvino_engine;
+    if (any || strcmp(word, tensorflow_engine.name) == 0)
+        *at++ = &tensorflow_engine;
+    *at = NULL;
+    return at > settings_of_all.engines
+               ? NULL
+               : backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                               "--backend-config=tensorflow,engine=%s: it is auto, tensorflow or "
+                               "openvino",
+                               word);
+}
+
+/* The error of an engine, and those of the engines before. Takes both. */
+static TRITONSERVER_Error *join_errors(TRITONSERVER_Error *before, TRITONSERVER_Error *err)
+{
+    TRITONSERVER_Error *both;
+
+    if (!before)
+        return err;
+    both = backend_error(TRITONSERVER_ErrorCode(err), "%s; %s", TRITONSERVER_ErrorMessage(before),
+                         TRITONSERVER_ErrorMessage(err));
+    TRITONSERVER_ErrorDelete(before);
+    TRITONSERVER_ErrorDelete(err);
+    return both;
 }
 
 static TRITONSERVER_Error *open_by_engine(struct tf_model *m)
 {
-    const struct engine *e = settings_of_all.engines[0];
+    TRITONSERVER_Error *errors = NULL;
 
-    TRY(e->open(m, &m->loaded));
-    m->engine = e;
-    BACKEND_LOG(INFO, "model '%s' is executed by the engine %s", m->name, e->name);
-    return NULL;
+    for (const struct engine **e = settings_of_all.engines; *e; e++) {
+        TRITONSERVER_Error *err = (*e)->open(m, &m->loaded);
+
+        if (err) {
+            bool no_memory = TRITONSERVER_ErrorCode(err) == TRITONSERVER_ERROR_UNAVAILABLE;
+
+            errors = join_errors(errors, err);
+            if (no_memory) /* it says nothing about the model */
+                break;
+            continue;
+        }
+        m->engine = *e;
+        BACKEND_LOG(INFO, "model '%s' is executed by the engine %s%s%s", m->name, (*e)->name,
+                    errors ? ": " : "", errors ? TRITONSERVER_ErrorMessage(errors) : "");
+        if (errors)
+            TRITONSERVER_ErrorDelete(errors);
+        return NULL;
+    }
+    return errors;
 }
 
 /* ---- Models ---------------------------------------------------------------------------------- */
@@ -131,13 +177,15 @@ static TRITONSERVER_Error *configure_tensorflow(const struct doc *settings, cons
     TRY(settings_int(settings, "tensorflow", "default-max-batch-size", 0, INT32_MAX, 4,
                      &settings_of_all.default_max_batch_size));
     TRY(choose_engines(backend_setting(settings, "engine")));
-    return openvino_engine_configure(settings, folder);
+    TRY(openvino_engine_configure(settings, folder));
+    return tensorflow_engine_configure(settings, folder);
 }
 
 static void finalize_tensorflow(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
     openvino_engine_finalize();
+    tensorflow_engine_finalize();
 }
 
 static TRITONSERVER_Error *open_tensorflow_instance(struct frame_instance *in)

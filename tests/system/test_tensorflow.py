@@ -285,15 +285,17 @@ def damaged(content):
     yield "noise", np.random.default_rng(3).bytes(5000)
     yield "longer", content + b"\x12\xff\xff\xff\x7f"
     yield "unknown", models.saved_model(models.meta_graph(graph.replace(b"AddV2", b"Marve"), {"serving_default": models.add_sub_signature([-1, 16])}))
-    many = models.constant("in_b", np.float32([1]), [1 << 40, 1 << 20])
-    yield "elements", models.saved_model(models.meta_graph(models.placeholder("in_a", np.float32, [-1, 16]) + many
-                                                           + models.node("plus", "AddV2", ["in_a", "in_b"], T=models.of_type(np.float32)), {
-        "serving_default": models.signature({"A": ("in_a:0", np.float32, [-1, 16])}, {"SUM": ("plus:0", np.float32, [-1, 16])})}))
     yield "negative", models.add_sub([-1, -16])
     yield "nowhere", models.saved_model(models.meta_graph(models.placeholder("in_a", np.float32, [1]), {"serving_default": models.add_sub_signature([-1, 16])}))
     yield "no_graph", models.saved_model(models.meta_graph(b"", {"serving_default": models.add_sub_signature([-1, 16])}))
     yield "nul", models.add_sub([-1, 16]).replace(b"SUM", b"S\0M")
     yield "zip", b"PK\3\4" + bytes(100)
+    if servers.SANITIZED:    # which end the process when OpenVINO asks for so much memory
+        return
+    many = models.constant("in_b", np.float32([1]), [1 << 40, 1 << 20])
+    yield "elements", models.saved_model(models.meta_graph(models.placeholder("in_a", np.float32, [-1, 16]) + many
+                                                           + models.node("plus", "AddV2", ["in_a", "in_b"], T=models.of_type(np.float32)), {
+        "serving_default": models.signature({"A": ("in_a:0", np.float32, [-1, 16])}, {"SUM": ("plus:0", np.float32, [-1, 16])})}))
 
 
 def test_files_that_are_no_models(tmp_path):

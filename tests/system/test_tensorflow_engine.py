@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend tensorflow with TensorFlow itself (`tools/deps/install tensorflow`, a download of 274 MB): models that TensorFlow writes answer
+what it answers, in our server and in the genuine Triton; which engine is taken."""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+import repository
+import saved_models
+import server as servers
+import triton
+from test_tensorflow import SEQUENCES, TENSORS_OF_SUMS, ask, infer, pair, reasons_of, write
+
+VENV = pathlib.Path(__file__).resolve().parents[2] / ".deps/tensorflow/venv"
+LIBRARY = next(VENV.glob("lib/python3*/site-packages/tensorflow/libtensorflow_cc.so*"), None)
+pytestmark = pytest.mark.skipif(not LIBRARY, reason="`tools/deps/install tensorflow` installs TensorFlow (274 MB)")
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+ENGINE = "--backend-config=tensorflow,engine=tensorflow"
+KINDS = {"float64": "FP64", "float16": "FP16", **{k: k.upper() for k in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")}}
+BATCHES = "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    done = subprocess.run([VENV / "bin/python", pathlib.Path(__file__).with_name("tensorflow_export.py"), folder], capture_output=True, text=True,
+                          timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def add(root, exported, name, config="", as_name=None, **parameters):
+    """An exported model in a repository."""
+    text = ('platform: "tensorflow_graphdef"\n' if name == "graph" else 'platform: "tensorflow_savedmodel"\n') + config
+    text += "".join(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
+    folder = repository.write_model(root, as_name or name, text) / "1"
+    if name == "graph":
+        shutil.copy(exported / name / "model.graphdef", folder)
+    else:
+        shutil.copytree(exported / name / "model.savedmodel", folder / "model.savedmodel")
+
+
+GRAPH = "max_batch_size: 4\n" + "".join(repository.tensor(*t) for t in (
+    ("input", "x", "FP32", [4]), ("input", "text", "BYTES", [1]), ("output", "y", "FP32", [2]), ("output", "joined:0", "BYTES", [1])))
+
+
+def write_all(root, exported):
+    for name in ("convolutions", "dense", "strings", "vocabulary", "fails"):
+        add(root, exported, name, BATCHES)
+    for name in ("shapes", "counter", *(f"type_{k}" for k in KINDS)):
+        add(root, exported, name)
+    add(root, exported, "graph", GRAPH)
+    add(root, exported, "dense", "max_batch_size: 8\n", as_name="other", TF_SIGNATURE_DEF="other")
+    add(root, exported, "dense", "max_batch_size: 8\ninstance_group [ { count: 3 kind: KIND_CPU } ]\noptimization { graph { level: -1 } }\n",
+        as_name="threads", TF_NUM_INTRA_THREADS="1", TF_NUM_INTER_THREADS="2", TF_USE_PER_SESSION_THREADS="true", MAX_SESSION_SHARE_COUNT="2")
+    write(root, "sums", saved_models.accumulate(), TENSORS_OF_SUMS + SEQUENCES)
+    return root
+
+
+@pytest.fixture(scope="module", params=["conch", "triton"])
+def server(request, tmp_path_factory, exported):
+    root = write_all(tmp_path_factory.mktemp("tensorflow"), exported)
+    if request.param == "conch":
+        with servers.Server(root, grpc=True, flags=[ENGINE]) as running:
+            yield running
+        return
+    if triton.missing():
+        pytest.skip(triton.missing())
+    with triton.Triton(root, flags=[ENGINE, f"--backend-config=tensorflow,library-path={LIBRARY}"]) as running:
+        yield running
+
+
+def cases(exported, name):
+    """The inputs and the answers that TensorFlow has kept."""
+    for file in sorted((exported / name).glob("*.npz")):
+        arrays = np.load(file)
+        yield tuple({key[len(side):]: arrays[key].astype(object) if arrays[key].dtype.kind == "S" else arrays[key] for key in arrays if key.startswith(side)}
+                    for side in ("in_", "out_"))
+
+
+def check(answer, expected):
+    assert set(answer) == set(expected)
+    for name, values in expected.items():
+        values = values.reshape(1) if values.ndim == 0 else values
+        if values.dtype == object:
+            assert [bytes(v) for v in answer[name].reshape(-1)] == list(values.reshape(-1)) and answer[name].shape == values.shape
+        else:
+            np.testing.assert_allclose(answer[name], values, **CLOSE)
+            assert answer[name].dtype == values.dtype and answer[name].shape == values.shape
+
+
+@pytest.mark.parametrize("model", ["convolutions", "dense", "strings", "vocabulary", "shapes", "fails", *(f"type_{k}" for k in KINDS)])
+def test_the_answers_are_tensorflows(server, exported, model):
+    for inputs, expected in cases(exported, model):
+        check(infer(server, model, **inputs), expected)
+
+
+def test_a_graphdef(server, exported):
+    for inputs, expected in cases(exported, "graph"):
+        check(infer(server, "graph", **inputs), {"y": expected["y"], "joined:0": expected["joined"]})
+
+
+def test_another_signature_and_threads(server, exported):
+    for inputs, expected in cases(exported, "dense"):
+        assert list(infer(server, "other", **inputs)) == ["z"]
+        check(infer(server, "threads", **inputs), expected)
+
+
+def test_requests_become_one_batch(server, exported):
+    (inputs, expected), *_ = [case for case in cases(exported, "strings")]
+    rows = [slice(0, 1), slice(1, 3), slice(2, 3), slice(0, 3)]
+    with concurrent.futures.ThreadPoolExecutor(len(rows)) as pool:
+        for part, answer in zip(rows, pool.map(lambda r: infer(server, "strings", text=inputs["text"][r]), rows)):
+            check(answer, {name: values[part] for name, values in expected.items()})
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        counts = client.get_inference_statistics("strings")["model_stats"][0]
+    assert counts["execution_count"] < counts["inference_stats"]["success"]["count"]
+
+
+def test_a_request_that_fails_does_not_fail_others(server):
+    rows = [np.float32([[1, 4, 9, 16]]), np.float32([[1, -4, 9, 16]]), np.float32([[0, 1, 0, 1]])]
+
+    def one(x):
+        try:
+            return infer(server, "fails", x=x)["y"]
+        except InferenceServerException as why:
+            return str(why)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        first, second, third = pool.map(one, rows)
+    np.testing.assert_allclose(first, np.sqrt(rows[0]), **CLOSE)
+    np.testing.assert_allclose(third, np.sqrt(rows[2]), **CLOSE)
+    assert "TensorFlow, running the model: " in second and "below zero" in second and "\n" not in second.strip()
+
+
+def test_variables_change_and_keep_no_memory_of_requests(server):
+    """The variable has the input of the run before, although the memory of that request is another's by now."""
+    last, rng = None, np.random.default_rng(7)
+    for n in range(1, 9):
+        x = rng.standard_normal(16).astype(np.float32)
+        answer = infer(server, "counter", x=x)
+        assert answer["n"].tolist() == [n]
+        if last is not None:
+            np.testing.assert_array_equal(answer["before"], last)
+        last = x
+
+
+def test_each_sequence_has_its_own_sum(server):
+    def step(sequence, x, start=False, end=False):
+        with tritonclient.http.InferenceServerClient(server.url) as client:
+            tensor = tritonclient.http.InferInput("x", [1, 1], "FP32")
+            tensor.set_data_from_numpy(np.float32([[x]]))
+            return client.infer("sums", [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end).as_numpy("y").item()
+
+    assert [step(7, 1, start=True), step(8, 5, start=True)] == [1101, 1105]
+    assert [step(7, 2), step(8, 6), step(7, 3, end=True), step(8, 7, end=True)] == [1003, 1011, 1006, 1018]
+
+
+def test_which_engine_is_taken(tmp_path, exported):
+    for name in ("dense", "strings", "counter"):
+        add(tmp_path, exported, name)
+    add(tmp_path, exported, "graph", GRAPH)
+    write(tmp_path, "plain", saved_models.add_sub([-1, 16]))
+    with servers.Server(tmp_path, grpc=True) as running:
+        log = running.log()
+        assert "model 'plain' is executed by the engine openvino" in log
+        assert re.search("model 'strings' is executed by the engine tensorflow: openvino error in reading model : .*StringUpper", log)
+        assert "model 'counter' is executed by the engine tensorflow: model 'counter' changes its variables (Assign" in log
+        assert "model 'graph' is executed by the engine tensorflow: model 'graph': OpenVINO does not tell" in log
+        with tritonclient.grpc.InferenceServerClient(running.grpc_url) as client:
+            given = pair(3, 16)
+            np.testing.assert_allclose(ask(client, tritonclient.grpc, "plain", **given)["SUM"], given["A"] + given["B"], **CLOSE)
+            for inputs, expected in cases(exported, "strings"):
+                check(ask(client, tritonclient.grpc, "strings", **inputs), expected)
+
+
+def test_a_missing_library_fails_only_its_models(tmp_path, exported):
+    add(tmp_path, exported, "strings")
+    write(tmp_path, "plain", saved_models.add_sub([-1, 16]))
+    missing = str(tmp_path / "libtensorflow.so")
+    reasons = reasons_of(tmp_path, env={"CONCH_TENSORFLOW": missing})
+    assert "StringUpper" in reasons["strings"]
+    assert f"TensorFlow's library libtensorflow_cc.so cannot be loaded; tried {missing}; get it with `pip install tensorflow-cpu`" in reasons["strings"]
+    assert not reasons["plain"]
+    other = str(repository.BUILD / "lib" / "libtritonserver.so")
+    assert "has no TF_Version: release 2.4 or a later one is needed" in reasons_of(tmp_path, ENGINE, env={"CONCH_TENSORFLOW": other})["plain"]
+
+
+def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
+    good = (exported / "graph/model.graphdef").read_bytes()
+    for name, content in (("cut", good[:len(good) // 2]), ("noise", os.urandom(3000)), ("empty", b""), ("unknown", good.replace(b"MatMul", b"Marvel"))):
+        add(tmp_path, exported, "graph", GRAPH, as_name=name)
+        (tmp_path / name / "1/model.graphdef").write_bytes(content)
+    add(tmp_path, exported, "graph", GRAPH.replace('"x"', '"nothing"'), as_name="input")
+    add(tmp_path, exported, "graph", GRAPH.replace("TYPE_FP32", "TYPE_INT32", 1), as_name="type")
+    add(tmp_path, exported, "dense", as_name="variables")
+    (tmp_path / "variables/1/model.savedmodel/variables/variables.index").write_bytes(bytes(100))
+    write(tmp_path, "place", saved_models.saved_model(saved_models.meta_graph(saved_models.placeholder("in_a", np.float32, [1]), {
+        "serving_default": saved_models.signature({"A": ("in_a:0", np.float32, [1])}, {"B": ("in_b:0", np.float32, [1])})})))
+    write(tmp_path, "types", saved_models.saved_model(saved_models.meta_graph(saved_models.placeholder("in_a", np.float32, [1]), {
+        "serving_default": saved_models.signature({"A": ("in_a:0", np.float64, [1])}, {"B": ("in_a:0", np.float32, [1])})})))
+    reasons = reasons_of(tmp_path, ENGINE)
+    for name, text in {"cut": "TensorFlow, reading the GraphDef: ", "noise": "TensorFlow, reading the GraphDef: ", "empty": "unexpected inference input 'x'",
+                       "unknown": "Marvel", "input": "unexpected inference input 'nothing', allowed inputs are: text, x",
+                       "type": "configuration expects datatype TYPE_INT32 for input 'x', model provides TYPE_FP32",
+                       "variables": "TensorFlow, loading the SavedModel: ", "place": "its graph has no tensor 'in_b:0'",
+                       "types": "tensor 'A' has another type in the graph than in the signature"}.items():
+        assert text in reasons[name] and "\n" not in reasons[name], (name, reasons[name])
+
+
+def test_version_names_both_libraries():
+    code, out, _ = servers.run_to_end("--version", env={"CONCH_TENSORFLOW": str(LIBRARY)})    # TensorFlow writes to stderr when it is loaded
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("tensorflow: "))
+    assert line.endswith(f"; TensorFlow 2.21.0 from {os.path.realpath(LIBRARY)}")
