@@ -203,56 +203,6 @@ static TRITONSERVER_Error *read_model(struct model *m)
     return read_side(m, &m->outputs);
 }
 
-/* Is the word in the list, whose words have blanks between them? */
-static bool lists_word(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-
-    for (const char *at = list; (at = strstr(at, word)) != NULL; at += len)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
-            return true;
-    return false;
-}
-
-/* Devices refuse properties that they do not have, when the model is compiled. */
-static TRITONSERVER_Error *has_property(const struct model *m, const char *key, bool *ret_has)
-{
-    const struct library *l = &m->rt->lib;
-    char *all = NULL;
-
-    TRY_OV(l, "reading the properties of the device", core_get_property, m->core, m->asked.device,
-           "SUPPORTED_PROPERTIES", &all);
-    *ret_has = lists_word(all, key);
-    l->api.free(all);
-    return NULL;
-}
-
-static TRITONSERVER_Error *set_properties(const struct model *m)
-{
-    const struct library *l = &m->rt->lib;
-
-    for (const struct property *p = m->asked.properties; p->key; p++) {
-        bool has = false;
-
-        TRY(has_property(m, p->key, &has));
-        if (!has) {
-            BACKEND_LOG(WARN,
-                        "model '%s': OpenVINO's device %s has no %s; the parameter has no "
-                        "effect",
-                        m->name, m->asked.device, p->key);
-            continue;
-        }
-        BACKEND_LOG(VERBOSE, "model '%s': %s of %s is %s", m->name, p->key, m->asked.device,
-                    p->value);
-        TRY_OV(l, "configuring openvino core", core_set_property, m->core, m->asked.device, p->key,
-               p->value);
-    }
-    if (m->rt->cache_dir)
-        TRY_OV(l, "setting the folder of compiled models", core_set_property, m->core,
-               m->asked.device, "CACHE_DIR", m->rt->cache_dir);
-    return NULL;
-}
-
 /* Is this output an input as it is? Both then have the names of both. */
 static bool is_also_input(const struct model *m, const struct tensor *t)
 {
@@ -292,7 +242,7 @@ static TRITONSERVER_Error *compile_model(struct model *m)
 {
     const struct library *l = &m->rt->lib;
 
-    TRY(set_properties(m));
+    TRY(device_prepare(m));
     TRY_OV(l, "loading model", core_compile_model, m->core, m->read, m->asked.device, 0,
            &m->compiled);
     l->api.model_free(m->read);

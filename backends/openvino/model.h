@@ -121,6 +121,13 @@ TRITONSERVER_Error *complete_config(struct model *m);
 /* check_config - does the configuration have the model's tensors? Sets what it says of each. */
 TRITONSERVER_Error *check_config(struct model *m);
 
+/*
+ * device_prepare - look whether the device is there, and give it the properties that are asked for.
+ * Errors: INVALID_ARG  OpenVINO does not find it
+ *         INTERNAL     OpenVINO's, of a property
+ */
+TRITONSERVER_Error *device_prepare(const struct model *m);
+
 /* fit_model - give the model the configuration's batch, shapes and types, and check its outputs. */
 TRITONSERVER_Error *fit_model(struct model *m);
 

@@ -47,6 +47,11 @@ struct ov_partial_shape {
     struct ov_dimension *dims; /* rank.max of them; none where the rank is not fixed */
 };
 
+struct ov_devices {
+    char **names;
+    size_t n;
+};
+
 /* X(result, name without ov_, parameters) */
 #define OV_FUNCTIONS(X)                                                                            \
     X(int, get_openvino_version, (struct ov_version * ret_version))                                \
@@ -59,6 +64,9 @@ struct ov_partial_shape {
     X(int, core_set_property, (const struct ov_core *core, const char *device, ...))               \
     X(int, core_get_property,                                                                      \
       (const struct ov_core *core, const char *device, const char *key, char **ret_value))         \
+    X(int, core_get_available_devices,                                                             \
+      (const struct ov_core *core, struct ov_devices *ret_devices))                                \
+    X(void, available_devices_free, (struct ov_devices * devices))                                 \
     X(int, core_read_model,                                                                        \
       (const struct ov_core *core, const char *path, const char *weights,                          \
        struct ov_model **ret_model))                                                               \

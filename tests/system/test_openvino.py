@@ -15,6 +15,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 pytest.importorskip("openvino", reason="`make test-frameworks` installs OpenVINO")
 
+import lite_models  # noqa: E402
 import openvino_models as models  # noqa: E402
 import repository  # noqa: E402
 import saved_models  # noqa: E402
@@ -61,6 +62,8 @@ def write_all(root):
     models.write(root, "instances", models.add_sub([-1, 16]), BATCHES + "instance_group [ { count: 3 kind: KIND_CPU } ]\n")
     models.write_onnx(root, "onnx", QUEUE)
     models.write_saved_model(root, "saved_model", QUEUE + sides())
+    for name, file, content in (("lite", "model.tflite", lite_models.tensorflow_lite(16)), ("paddle", "model.pdmodel", lite_models.paddle(16))):
+        (repository.write_model(root, name, models.config_of(QUEUE + sides(), file)) / "1" / file).write_bytes(content)
     lists = ('input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]\n' + repository.tensor("output", "so_far", "FP32", [1])
              + 'batch_input [ { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "ends" data_type: TYPE_INT32 source_input: "x" } ]\n')
     models.write(root, "ragged", models.ragged(), QUEUE + lists)
@@ -80,6 +83,9 @@ def write_all(root):
     models.write(root, "threads", models.add_sub([-1, 16]), BATCHES, INFERENCE_NUM_THREADS="1", COMPILATION_NUM_THREADS="1", NUM_STREAMS="AUTO",
                  PERFORMANCE_HINT="throughput")
     models.write(root, "bf16_hint", CONVOLUTIONS, BATCHES, HINT_BF16="YES")
+    models.write(root, "reshaped_layouts", models.add_sub([1, 16]), sides(dims=(-1, 5)), RESHAPE_IO_LAYOUTS="yes")
+    for i, device in enumerate(DEVICES):
+        models.write(root, f"device{i}", models.add_sub([-1, 16]), BATCHES, TARGET_DEVICE=device, INFERENCE_NUM_THREADS="1")
     models.write(root, "exact_numbers", CONVOLUTIONS, BATCHES, INFERENCE_PRECISION_HINT="f32")
     models.write(root, "converted", models.add_sub([-1, 16]), BATCHES + sides("INT16"))
     for datatype, kind in (("INT32", np.int32), ("INT64", np.int64), ("UINT8", np.uint8), ("FP16", np.float16), ("FP64", np.float64)):
@@ -132,7 +138,11 @@ def check_pair(answer, A, B):
     assert answer["SUM"].dtype == A.dtype
 
 
-@pytest.mark.parametrize("model", ["add_sub", "onnx", "saved_model", "instances", "any_batch", "threads"])
+DEVICES = ["AUTO", "auto:cpu", "HETERO:CPU", "MULTI:CPU"]
+
+
+@pytest.mark.parametrize("model", ["add_sub", "onnx", "saved_model", "lite", "paddle", "instances", "any_batch", "threads",
+                                   *(f"device{i}" for i in range(len(DEVICES)))])
 def test_batches_of_any_size(server, model):
     for rows in (1, 16, 3, 3, 2):
         given = pair(rows, 16)
@@ -154,7 +164,7 @@ def test_the_answers_are_openvinos(server):
     np.testing.assert_allclose(other["scores"], expected["scores"], **CLOSE)
 
 
-@pytest.mark.parametrize("model", ["add_sub", "onnx", "saved_model"])
+@pytest.mark.parametrize("model", ["add_sub", "onnx", "saved_model", "lite", "paddle"])
 def test_requests_become_one_batch(server, model):
     requests = [pair(rows, 16) for rows in (1, 3, 2, 1, 4, 1, 2, 1)]
     with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
@@ -304,10 +314,11 @@ def test_a_graph_with_its_own_batch(server):
         np.testing.assert_allclose(infer(server, "inside", x=x)["y"], x.reshape(rows, 2, 3).sum(2), **CLOSE)
 
 
-def test_reshaped_inputs(server):
+@pytest.mark.parametrize("model", ["reshaped", "reshaped_layouts"])
+def test_reshaped_inputs(server, model):
     for rows in (1, 7):
         given = pair(rows, 5)
-        check_pair(infer(server, "reshaped", **given), **given)
+        check_pair(infer(server, model, **given), **given)
 
 
 def test_a_hint_of_bf16(server):
@@ -321,6 +332,20 @@ def test_a_hint_of_precision(server):
     images = RNG.standard_normal((2, 1, 8, 8)).astype(np.float32)
     expected = models.answers(CONVOLUTIONS, {"INFERENCE_PRECISION_HINT": "f32"}, image=images)
     np.testing.assert_allclose(infer(server, "exact_numbers", image=images)["scores"], expected["scores"], **CLOSE)
+
+
+@pytest.mark.parametrize("device, devices", [("CPU", ["CPU"]), ("AUTO", ["CPU"]), ("auto:cpu", ["CPU"]), ("HETERO:CPU", ["CPU"])])
+def test_properties_reach_the_devices(tmp_path, device, devices):
+    """Also those of which another one is made."""
+    wanted = {"INFERENCE_NUM_THREADS": "2", "NUM_STREAMS": "2", "INFERENCE_PRECISION_HINT": "f32"}
+    models.write(tmp_path, "m", CONVOLUTIONS, BATCHES, TARGET_DEVICE=device, **wanted)
+    with servers.Server(tmp_path, flags=["--log-verbose=1"]) as running:
+        images = RNG.standard_normal((2, 1, 8, 8)).astype(np.float32)
+        expected = models.answers(CONVOLUTIONS, {"INFERENCE_PRECISION_HINT": "f32"}, image=images)
+        np.testing.assert_allclose(infer(running, "m", image=images)["scores"], expected["scores"], **CLOSE)
+        log = running.log()
+    for name, value in wanted.items():
+        assert re.findall(rf"model 'm': {name} of (\w+) is {value}", log) == devices, log
 
 
 def test_inputs_of_another_shape(server):
@@ -367,7 +392,9 @@ REFUSED = {
     "precision": (BATCHES, {"INFERENCE_PRECISION_HINT": "f64"}, "expected the parameter 'INFERENCE_PRECISION_HINT' to be F32/BF16/F16, got f64"),
     "streams": (BATCHES, {"NUM_STREAMS": "some"}, "expected the parameter 'NUM_STREAMS' to be either AUTO/NUMA/<int_value>, got some"),
     "mode": (BATCHES, {"PERFORMANCE_HINT": "fast"}, "expected the parameter 'PERFORMANCE_HINT' to be LATENCY/THROUGHPUT/CUMULATIVE_THROUGHPUT, got fast"),
-    "device": (BATCHES, {"TARGET_DEVICE": "ABACUS"}, "openvino error in"),
+    "device": (BATCHES, {"TARGET_DEVICE": "ABACUS"}, "model 'device': OpenVINO finds no device ABACUS here (TARGET_DEVICE is ABACUS); it finds: CPU"),
+    "devices": (BATCHES, {"TARGET_DEVICE": "HETERO:CPU,GPU.1"}, "OpenVINO finds no device GPU.1 here (TARGET_DEVICE is HETERO:CPU,GPU.1); it finds: CPU"),
+    "reshape": (sides(dims=(-1, 5)), {}, "the model expects 2 dimensions (shape [-1,16])"),
     "extension": (BATCHES, {"CPU_EXTENSION_PATH": "/tmp/libmine.so"},
                   "CPU_EXTENSION_PATH '/tmp/libmine.so' is code that would run in the server; --backend-config=openvino,allow-extensions=1 permits it"),
 }
@@ -469,10 +496,11 @@ def test_files_that_are_no_models(tmp_path):
         np.testing.assert_allclose(infer(running, "whole", image=images)["scores"], models.answers(CONVOLUTIONS, image=images)["scores"], **CLOSE)
 
 
-def test_compiled_models_are_kept(tmp_path):
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU"])
+def test_compiled_models_are_kept(tmp_path, device):
     cache = tmp_path / "cache"
     cache.mkdir()
-    models.write(tmp_path / "models", "m", CONVOLUTIONS, BATCHES)
+    models.write(tmp_path / "models", "m", CONVOLUTIONS, BATCHES, TARGET_DEVICE=device)
     for _ in range(2):
         with servers.Server(tmp_path / "models", flags=[f"--backend-config=openvino,cache-dir={cache}"]) as running:
             images = RNG.standard_normal((2, 1, 8, 8)).astype(np.float32)
