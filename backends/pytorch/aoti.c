@@ -109,7 +109,7 @@ struct code {
 };
 
 static pthread_mutex_t codes_mu = PTHREAD_MUTEX_INITIALIZER;
-static struct code *codes; /* under codes_mu */
+static struct code *codes; /* under codes_mu; none is ever freed */
 
 static bool is_same_file(const struct package *a, const struct package *b, char *mine, char *other,
                          size_t room)
@@ -126,17 +126,20 @@ static bool is_same_file(const struct package *a, const struct package *b, char 
     return true;
 }
 
-/* Finds code that is loaded already; NULL: there is none, or no memory to compare. */
-static struct code *find_code_locked(const struct package *p)
+/* Finds code that is loaded already; *ret_code NULL: there is none. */
+static TRITONSERVER_Error *find_code_locked(const struct package *p, struct code **ret_code)
 {
     static const size_t room = 64 << 10;
     char *blocks = malloc(2 * room);
-    struct code *c = blocks ? codes : NULL;
+    struct code *c = codes;
 
+    if (!blocks)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     while (c && !is_same_file(&c->package, p, blocks, blocks + room, room))
         c = c->next;
     free(blocks);
-    return c;
+    *ret_code = c;
+    return NULL;
 }
 
 /* The file in memory has a name while it is open, which is as long as the code is loaded: the
@@ -167,9 +170,10 @@ static TRITONSERVER_Error *load_code(struct code *c)
 /* Takes the package, whose code stays loaded, or is the same as one that is. */
 static TRITONSERVER_Error *take_code_locked(struct package *p, struct code **ret_code)
 {
-    struct code *c = find_code_locked(p);
     TRITONSERVER_Error *err;
+    struct code *c;
 
+    TRY(find_code_locked(p, &c));
     if (c) {
         package_close(p);
         *ret_code = c;
@@ -515,6 +519,7 @@ TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim
                                      .free = free_compiled,
                                      .run = run_compiled,
                                      .release = release_outputs};
+    Dl_info self;
 
 #define FIND_TORCH(result, name, arguments)                                                        \
     if (!find_function(library, "aoti_torch_" #name, &torch_##name))                               \
@@ -522,19 +527,11 @@ TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim
                              "packages need PyTorch 2.6 or newer: this one has no "                \
                              "aoti_torch_" #name "()");
     TORCH_FUNCTIONS(FIND_TORCH)
-    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
+    if (!dladdr(&codes, &self) || !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE | RTLD_NOLOAD) ||
+        !dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "%s", dlerror());
     number_types();
     setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0);
     *ret_shim = &shim;
     return NULL;
-}
-
-/* The files stay open: their names are the loader's for what is loaded. */
-void aoti_close(void)
-{
-    pthread_mutex_lock(&codes_mu);
-    for (struct code *c; (c = codes) != NULL; free(c))
-        codes = c->next;
-    pthread_mutex_unlock(&codes_mu);
 }

@@ -14,16 +14,13 @@
 /*
  * aoti_open - find PyTorch's functions, once in a process. What it gives is used as a shim, of
  * which it has only what a model needs: load, copy, free, run, release. Code that was loaded once
- * stays, and is used again for the same package, since code in C++ cannot always be unloaded.
+ * stays, and is used again for the same package, since code in C++ cannot always be unloaded. So
+ * this backend stays, too, when the server would unload it with its last model.
  * @library  of PyTorch, for dlsym()
  * @path     the same library's; what it has becomes visible to all code that is loaded later, since
  *           not every package names it among the libraries that it needs
  * Errors: UNSUPPORTED  it has none of them: PyTorch is too old
  */
 TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim **ret_shim);
-
-/* aoti_close - forget the code that was loaded, which stays; for the end of the backend, when no
- * model is left. */
-void aoti_close(void);
 
 #endif

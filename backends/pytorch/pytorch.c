@@ -11,7 +11,6 @@
  */
 #include "common/framework.h"
 #include "common/settings.h"
-#include "pytorch/aoti.h"
 #include "pytorch/run.h"
 
 /* Only for `conch --version`; see src/version.h. */
@@ -54,7 +53,6 @@ static TRITONSERVER_Error *configure_torch(const struct doc *settings, const cha
 static void finalize_torch(TRITONBACKEND_Backend *backend)
 {
     (void)backend;
-    aoti_close();
     library_done(&library);
 }
 

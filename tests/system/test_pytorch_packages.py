@@ -118,15 +118,18 @@ def test_inputs_that_the_code_was_not_compiled_for_are_refused(tmp_path):
 def test_loads_of_the_same_package_take_no_more_memory(tmp_path):
     write_model(tmp_path, "m", aoti_packages.code(tmp_path / "mark"))
     write_model(tmp_path, "same", aoti_packages.code(tmp_path / "mark"))
-    with serve(tmp_path, "--model-control-mode=explicit", "--load-model=m", "--load-model=same") as running:
+    with serve(tmp_path, "--model-control-mode=explicit", "--load-model=m") as running:
         with tritonclient.http.InferenceServerClient(running.url) as client:
             def count():
                 return sum("memfd:conch-pt2" in line and " r-xp " in line for line in open(f"/proc/{running.pid}/maps"))
 
             assert count() == 1
+            # The server unloads the backend with its last model.
             for _ in range(10):
                 client.unload_model("m")
+                servers.wait_for(lambda: not client.is_model_ready("m"), 20, "it is unloaded")
                 client.load_model("m")
+            client.load_model("same")
             np.testing.assert_array_equal(ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("sum"), rows(1) * 2)
             assert count() == 1
             # Another package is other code.

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend pytorch with a package of AOTInductor while the n-th allocation of its own code fails (allocfault.c), for every n: a load
+serves or fails with a clear error, and afterwards all works as before. What libarchive and the loader allocate is not failed."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tritonclient.http
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+
+import aoti_packages  # noqa: E402
+import preload  # noqa: E402
+import repository  # noqa: E402
+import server as servers  # noqa: E402
+from allocations import Allocations  # noqa: E402
+from faulty import descriptors  # noqa: E402
+from wire import ask  # noqa: E402
+
+NO_MEMORY = ("out of memory", "no memory")
+
+
+def infer(server):
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        inputs = [tritonclient.http.InferInput(name, (2, 16), "FP32") for name in ("a", "b")]
+        for tensor in inputs:
+            tensor.set_data_from_numpy(np.ones((2, 16), np.float32))
+        np.testing.assert_array_equal(client.infer("m", inputs).as_numpy("difference"), np.zeros((2, 16), np.float32))
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["one fails", "all from one on fail"])
+def test_a_load_without_memory_fails_clearly(goes_on, tmp_path):
+    tensors = [("input", "a", "FP32", [16]), ("input", "b", "FP32", [16]), ("output", "sum", "FP32", [16]),
+               ("output", "difference", "FP32", [16]), ("output", "live", "INT64", [1])]
+    folder = repository.write_model(tmp_path / "models", "m", 'platform: "torch_aoti" max_batch_size: 8\n'
+                                    "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + "".join(repository.tensor(*t) for t in tensors))
+    aoti_packages.write_package(folder / "1" / "model.pt2", aoti_packages.code(tmp_path / "mark"))
+    allocations = Allocations(tmp_path / "allocations")
+    environment = {**preload.environment("allocfault", ALLOC_LIBRARY="/libtriton_pytorch.so", ALLOC_COUNTS=str(allocations.path)),
+                   "CONCH_TORCH": str(aoti_packages.library())}
+    flags = ["--model-control-mode=explicit", "--backend-config=pytorch,allow-native-code=1"]
+    with servers.Server(tmp_path / "models", env=environment, flags=flags) as server:
+        def unload():
+            assert ask(server, "POST", "/v2/repository/models/m/unload").status == 200
+            servers.wait_for(lambda: "UNAVAILABLE" in ask(server, "POST", "/v2/repository/index").body.decode(), 60, "it is unloaded")
+
+        assert ask(server, "POST", "/v2/repository/models/m/load").status == 200
+        infer(server)
+        unload()
+        before, n, n_failed, met = descriptors(server), 0, 0, True
+        while met:
+            n += 1
+            allocations.fail(n, goes_on)
+            answer = ask(server, "POST", "/v2/repository/models/m/load")
+            met = allocations.count() >= n
+            allocations.fail(0)
+            if answer.status == 200:
+                infer(server)
+                unload()
+                continue
+            n_failed += 1
+            assert any(text in json.loads(answer.body)["error"] for text in NO_MEMORY), (n, answer.body)
+        assert n_failed > 20, "the backend's allocations are not seen"
+        assert ask(server, "POST", "/v2/repository/models/m/load").status == 200
+        infer(server)
+        unload()
+        # The code stays open, once; nothing else does.
+        servers.wait_for(lambda: descriptors(server) <= before, 20, f"{before} descriptors are open again")
