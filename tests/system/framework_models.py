@@ -50,12 +50,12 @@ def make_openvino(root):
 
 
 def make_saved_model(root):
-    """A TensorFlow SavedModel, executed by OpenVINO."""
-    import openvino_models as models
+    """The backend tensorflow takes OpenVINO for it, where TensorFlow is not installed."""
+    import openvino_models
 
-    folder = repository.write_model(root, "digits_saved_model", models.config_of(HEAD + SCORES + EXACT, "model.saved_model")) / "1/model.saved_model"
+    folder = repository.write_model(root, "digits_tensorflow", f'platform: "tensorflow_savedmodel"\n{HEAD}{SCORES}') / "1/model.savedmodel"
     folder.mkdir()
-    (folder / "saved_model.pb").write_bytes(models.saved_network(weights()))
+    (folder / "saved_model.pb").write_bytes(openvino_models.saved_network(weights()))
 
 
 NETWORK_SCRIPT = """

@@ -38,7 +38,7 @@ pytestmark = [
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 RNG = np.random.default_rng(5)
 BATCHES = "max_batch_size: 16\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n"
-NETWORKS = ["openvino", "saved_model", "torch", "python"]
+NETWORKS = ["openvino", "tensorflow", "torch", "python"]
 FORESTS = ["xgboost", "lightgbm", "scikit_learn"]
 
 
@@ -292,6 +292,6 @@ def test_the_demonstration_has_a_model_of_each_format(tmp_path):
     assert code == 0, out + err
     rows = dict(re.findall(r"^(digits\w*) +(\w+) +4 7 9 6 6 6 6 6 1 1   4[345]\d of 450 right$", out, re.MULTILINE))
     assert rows == {"digits": "onnxruntime", "digits_ensemble": "ensemble", "digits_openvino": "openvino", "digits_python": "python",
-                    "digits_saved_model": "openvino", "digits_torch": "pytorch", **{f"digits_{forest}": "fil" for forest in FORESTS}}
+                    "digits_tensorflow": "tensorflow", "digits_torch": "pytorch", **{f"digits_{forest}": "fil" for forest in FORESTS}}
     assert "without a model of TensorRT: " in out
     assert '{"model_name":"digits_openvino","model_version":"1","outputs":[{"name":"scores"' in out
