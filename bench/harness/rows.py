@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, torch, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, tensorflow, torch, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -318,6 +318,7 @@ ROWS = {
     "ort": ort.ort,
     "forest": forest.forest,
     "openvino": openvino.openvino,
+    "tensorflow": tensorflow.tensorflow,
     "torch": torch.torch,
     "rest": rest.rest,
     "memory": memory,
