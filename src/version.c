@@ -15,10 +15,16 @@
 #include "base/compiler.h"
 #include "triton/core/tritonserver.h"
 
+/* CMake gives it; tools that read this file alone do not. */
+#ifndef CONCH_VERSION
+#define CONCH_VERSION "unknown"
+#endif
+
 typedef char *backend_version_fn(const char *folder, const char *library_path);
 
 /* The backends that search for a library; no other backend is loaded to print a version. */
-static const char *const finders[] = {"onnxruntime", "fil", "openvino", "pytorch", "tensorflow"};
+static const char *const finders[] = {"onnxruntime", "fil",        "openvino",
+                                      "pytorch",     "tensorflow", "tensorrt"};
 
 /* Returns the value of a text like "[backend,]library-path=value"; NULL: it is another setting. */
 static const char *library_path_in(const char *text, const char *backend)

@@ -46,6 +46,9 @@ TRITONSERVER_Error *frame_attributes(const struct frame *f,
     if (f->refuses_gpu)
         TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
             attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
+    if (f->prefers_gpus)
+        TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+            attributes, TRITONSERVER_INSTANCEGROUPKIND_GPU, 1, NULL, 0));
     if (!f->parallel_instances)
         return NULL;
     return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);

@@ -101,6 +101,8 @@ struct frame {
     bool repeat_alone;
     /* instance_open() may run for several instances of a model at the same time. */
     bool parallel_instances;
+    /* A group of instances without a kind is on GPUs, where there are some. */
+    bool prefers_gpus;
     /* The error of instances on GPUs, which has the model's name at its "%s", if it has one; a
      * model without instance groups is on CPUs. NULL: instances may be on GPUs. */
     const char *refuses_gpu;

@@ -89,13 +89,26 @@ uint64_t model_file_bytes(const char *path)
     return count_file_bytes(AT_FDCWD, path, 0);
 }
 
+static TRITONSERVER_Error *find_checked(TRITONBACKEND_Model *handle, const char *model,
+                                        const char *file, const char *inner, char **ret_path)
+{
+    TRITONSERVER_Error *err;
+    char *path = NULL;
+
+    TRY(make_model_path(handle, file, inner, &path));
+    err = check_model_path(model, path);
+    if (err)
+        free(path);
+    else
+        *ret_path = path;
+    return err;
+}
+
 TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct doc *config,
                                     const char *model, const char *name, const char *inner,
                                     char **ret_path)
 {
     const char *file = doc_string(doc_get(doc_root(config), "default_model_filename"), "");
-    TRITONSERVER_Error *err;
-    char *path = NULL;
 
     /* Conch refuses such a name before; other servers pass it. */
     if (backend_escapes_folder(file))
@@ -103,13 +116,17 @@ TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct do
                              "default_model_filename '%s' of model '%s' is outside the version "
                              "folder",
                              file, model);
-    TRY(make_model_path(handle, *file ? file : name, inner, &path));
-    err = check_model_path(model, path);
-    if (err)
-        free(path);
-    else
-        *ret_path = path;
-    return err;
+    return find_checked(handle, model, *file ? file : name, inner, ret_path);
+}
+
+TRITONSERVER_Error *model_file_find_named(TRITONBACKEND_Model *handle, const char *model,
+                                          const char *file, const char *inner, char **ret_path)
+{
+    if (backend_escapes_folder(file))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "the file '%s' of model '%s' is outside the version folder", file,
+                             model);
+    return find_checked(handle, model, file, inner, ret_path);
 }
 
 /* ---- The configuration ----------------------------------------------------------------------- */

@@ -33,6 +33,10 @@ TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct do
  */
 uint64_t model_file_bytes(const char *path);
 
+/* model_file_find_named - the same for a file whose name the configuration gives elsewhere. */
+TRITONSERVER_Error *model_file_find_named(TRITONBACKEND_Model *handle, const char *model,
+                                          const char *file, const char *inner, char **ret_path);
+
 /* What completes a configuration that has no inputs or no outputs. */
 struct model_file_parts {
     int64_t max_batch_size;

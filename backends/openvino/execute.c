@@ -25,7 +25,7 @@
 #include "common/gather.h"
 #include "common/model_file.h"
 #include "common/scatter.h"
-#include "openvino/states.h"
+#include "common/states.h"
 #include "openvino/strings.h"
 
 /* Memory as a tensor of OpenVINO, which the request has. */
@@ -289,7 +289,7 @@ static TRITONSERVER_Error *send_output(struct executor *x, struct batch *b, size
         data = elements;
     }
     if (keeps)
-        return states_keep(b, t, shape, rank, data, size);
+        return states_keep(b, t->name, t->type->server, shape, rank, data, size);
     return t->source ? scatter_like_input(b, t->name, hint, t->type->server, t->source, data, size)
                      : scatter_rows(b, t->name, hint, t->type->server, shape, rank, data, size);
 }

@@ -11,7 +11,7 @@
  *   model.c       a model: file, compiled      layout.c    the batch in OpenVINO's own files
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
- *   device.c      the device and its properties  states.c  states of sequences
+ *   device.c      the device and its properties
  */
 #include "common/framework.h"
 #include "common/settings.h"

@@ -12,6 +12,7 @@
 #include "common/bytes.h"
 #include "common/gather.h"
 #include "common/scatter.h"
+#include "common/states.h"
 
 /* PyTorch watches one run, and compiles in the next; the one after that is the first quick one. */
 #define WARMING_RUNS 3
@@ -106,56 +107,13 @@ static TRITONSERVER_Error *check_result(const struct runner *r, const struct por
     return NULL;
 }
 
-/* Copies the rows of one request into its sequence's state. */
-static TRITONSERVER_Error *keep_rows(const struct batch_part *part, const struct port *p,
-                                     const struct shim_tensor *out, const int64_t *shape,
-                                     const void *rows, uint64_t size)
-{
-    TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
-    TRITONBACKEND_State *state;
-    int64_t id = 0;
-    void *to;
-
-    TRY(TRITONBACKEND_StateNew(&state, part->request, p->name, out->type, shape, out->rank));
-    TRY(TRITONBACKEND_StateBuffer(state, &to, size, &type, &id));
-    if (type == TRITONSERVER_MEMORY_GPU)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "state '%s' is kept in the memory of a GPU, which this backend does "
-                             "not write",
-                             p->name);
-    if (size > 0)
-        memcpy(to, rows, size);
-    return TRITONBACKEND_StateUpdate(state);
-}
-
 /* Gives the server the state for the next request of each sequence. */
 static TRITONSERVER_Error *keep_port_state(struct batch *b, const struct port *p,
                                            const struct shim_tensor *out)
 {
-    bool apart = b->n_parts > 1;
-    const char *rows = out->data;
-    int64_t shape[BATCH_MAX_RANK];
-
     if (out->type == TRITONSERVER_TYPE_BYTES)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "state '%s' has strings", p->name);
-    memcpy(shape, out->shape, out->rank * sizeof(*shape));
-    if (apart && (out->rank == 0 || (uint64_t)shape[0] != b->rows))
-        return backend_error(
-            TRITONSERVER_ERROR_INVALID_ARG, "state '%s' has %lld rows for a batch of %llu", p->name,
-            out->rank > 0 ? (long long)shape[0] : 0LL, (unsigned long long)b->rows);
-    for (uint32_t i = 0; i < b->n_parts; i++) {
-        struct batch_part *part = &b->parts[i];
-        uint64_t size = apart && b->rows > 0 ? out->size / b->rows * part->rows : out->size;
-
-        if (part->err)
-            continue;
-        if (apart)
-            shape[0] = (int64_t)part->rows;
-        /* A failed state harms no other sequence. */
-        batch_fail(b, part, keep_rows(part, p, out, shape, rows, size));
-        rows += size;
-    }
-    return NULL;
+    return states_keep(b, p->name, out->type, out->shape, out->rank, out->data, out->size);
 }
 
 static TRITONSERVER_Error *answer_output(const struct runner *r, const struct batch *b,

@@ -3,8 +3,7 @@
  * model - one loaded version of a model: its file, its signature, its configuration compared with
  * both, and the engine that executes it.
  *
- * The descriptions of tensors, and what keeps the states of sequences, are those of the backend
- * openvino, which is compiled into this one.
+ * The descriptions of tensors are those of the backend openvino, which is compiled into this one.
  *
  * Threads: constant once loaded.
  */

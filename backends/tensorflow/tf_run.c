@@ -20,7 +20,7 @@
 #include "common/gather.h"
 #include "common/model_file.h"
 #include "common/scatter.h"
-#include "openvino/states.h"
+#include "common/states.h"
 
 #define TF_ALIGNMENT 64
 
@@ -255,7 +255,7 @@ static TRITONSERVER_Error *send_made(struct tf_runner *r, struct batch *b, size_
         data = size > 0 ? r->l->lib->api.TensorData(r->made[o]) : NULL;
     }
     if (keeps)
-        return states_keep(b, t, shape, rank, data, size);
+        return states_keep(b, t->name, t->type->server, shape, rank, data, size);
     return t->source ? scatter_like_input(b, t->name, hint, t->type->server, t->source, data, size)
                      : scatter_rows(b, t->name, hint, t->type->server, shape, rank, data, size);
 }

@@ -123,6 +123,16 @@ static const struct parameter_traits tensorflow[] = {
     {0},
 };
 
+static const char *const context_memory[] = {"STATIC", "ON_PROFILE_CHANGE", NULL};
+
+static const struct parameter_traits tensorrt[] = {
+    {.name = "execution_context_allocation_strategy", .choices = context_memory},
+    {.name = "enable_multi_device", .choices = yes_or_no},
+    {.name = "multi_device_gpus"},
+    {.name = "multi_device_per_rank_engines"},
+    {0},
+};
+
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
     {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
@@ -145,7 +155,7 @@ static const struct backend_traits backends[] = {
      .parameters = python,
      .own_parameters = true},
     {.name = "tensorflow", .completes = true, .needs_file = true, .parameters = tensorflow},
-    {.name = "tensorrt", .completes = true, .needs_file = true},
+    {.name = "tensorrt", .completes = true, .needs_file = true, .parameters = tensorrt},
     {.name = "openvino", .completes = true, .needs_file = true, .parameters = openvino},
     {.name = "pytorch", .needs_file = true, .parameters = pytorch},
 };

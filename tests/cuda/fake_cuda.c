@@ -5,16 +5,24 @@
  * handle behind the letters FAKE. Its device address leads to pages that nobody may access, so that
  * code which uses it as an address of its own ends by SIGSEGV.
  *
- * There are two devices. Like the driver, the functions need a current context. A copy of a part
- * that the object does not have any more fails with "an illegal memory access". Handles and
- * contexts in use are counted (fake_cuda_in_use()).
+ * There are two devices, or CONCH_FAKE_GPUS of them. Like the driver, the functions need a current
+ * context. A copy of a part that the object does not have any more fails with "an illegal memory
+ * access". Handles, contexts, streams and allocations in use are counted (fake_cuda_in_use()).
+ *
+ * Memory of cuMemAlloc() is on the heap of the process, where tests/tensorrt/fake_nvinfer.c
+ * computes; FAKE_OFFSET is added to its addresses, so that other code cannot use it. Streams do at
+ * once what they are asked for; that they are waited for before the memory is freed is not seen.
+ * CONCH_FAKE_GPU_BYTES limits the memory that is allocated.
  *
  * A server finds it when its folder is in LD_LIBRARY_PATH; a test that has opened it by its path
  * finds it by its name, too.
  */
+#include "cuda/fake_cuda.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,6 +33,7 @@ enum { N_DEVICES = 2, N_MAPPED = 64, MAX_DEPTH = 4 };
 enum {
     SUCCESS = 0,
     INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
@@ -46,6 +55,16 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct mapped all[N_MAPPED];
 static int contexts[N_DEVICES]; /* their addresses are the contexts; the values count users */
 static int is_initialized;
+static int n_streams;
+
+/* One of cuMemAlloc(). */
+struct block {
+    struct block *next;
+    size_t n_bytes;
+    char bytes[] __attribute__((aligned(64)));
+};
+static struct block *blocks; /* under mu */
+static size_t n_allocated;   /* under mu */
 
 static __thread void *stack[MAX_DEPTH];
 static __thread int depth;
@@ -60,8 +79,17 @@ int fake_cuda_in_use(void)
         n += all[i].device != NULL;
     for (int i = 0; i < N_DEVICES; i++)
         n += contexts[i];
+    for (const struct block *b = blocks; b; b = b->next)
+        n++;
+    n += n_streams;
     pthread_mutex_unlock(&mu);
     return n;
+}
+
+static int count_devices(void)
+{
+    const char *n = getenv("CONCH_FAKE_GPUS");
+    return n ? atoi(n) : N_DEVICES;
 }
 
 int cuInit(unsigned int flags);
@@ -74,14 +102,14 @@ int cuInit(unsigned int flags)
 int cuDeviceGetCount(int *n);
 int cuDeviceGetCount(int *n)
 {
-    *n = N_DEVICES;
+    *n = count_devices();
     return is_initialized ? SUCCESS : NOT_INITIALIZED;
 }
 
 int cuDeviceGet(int *device, int number);
 int cuDeviceGet(int *device, int number)
 {
-    if (number < 0 || number >= N_DEVICES)
+    if (number < 0 || number >= count_devices())
         return INVALID_DEVICE;
     *device = number;
     return SUCCESS;
@@ -238,6 +266,131 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t n_bytes)
     return SUCCESS;
 }
 
+/* ---- Memory and streams of the process ------------------------------------------------------- */
+
+int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 75 ? 9 : device; /* compute capabilities 9.0 and 9.1 */
+    return attribute == 75 || attribute == 76 ? SUCCESS : INVALID_VALUE;
+}
+
+int cuCtxGetStreamPriorityRange(int *least, int *greatest);
+int cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return depth > 0 ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority);
+int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
+{
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    if (flags > 1 || priority > 0 || priority < -5)
+        return INVALID_VALUE;
+    *stream = malloc(1);
+    pthread_mutex_lock(&mu);
+    n_streams++;
+    pthread_mutex_unlock(&mu);
+    return SUCCESS;
+}
+
+int cuStreamDestroy_v2(void *stream);
+int cuStreamDestroy_v2(void *stream)
+{
+    free(stream);
+    pthread_mutex_lock(&mu);
+    n_streams--;
+    pthread_mutex_unlock(&mu);
+    return depth > 0 ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuStreamSynchronize(void *stream);
+int cuStreamSynchronize(void *stream)
+{
+    return depth > 0 && stream ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuMemAlloc_v2(unsigned long long *at, size_t n_bytes);
+int cuMemAlloc_v2(unsigned long long *at, size_t n_bytes)
+{
+    const char *limit = getenv("CONCH_FAKE_GPU_BYTES");
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    if (n_bytes == 0)
+        return INVALID_VALUE;
+    pthread_mutex_lock(&mu);
+    struct block *b = NULL;
+    if (!limit || n_allocated + n_bytes <= strtoull(limit, NULL, 10))
+        b = malloc(sizeof(*b) + n_bytes);
+    if (b) {
+        memset(b->bytes, 0xa5, n_bytes);
+        b->n_bytes = n_bytes;
+        b->next = blocks;
+        blocks = b;
+        n_allocated += n_bytes;
+        *at = (unsigned long long)(size_t)b->bytes + FAKE_OFFSET;
+    }
+    pthread_mutex_unlock(&mu);
+    return b ? SUCCESS : OUT_OF_MEMORY;
+}
+
+int cuMemFree_v2(unsigned long long at);
+int cuMemFree_v2(unsigned long long at)
+{
+    pthread_mutex_lock(&mu);
+    struct block **link = &blocks, *b;
+    while (*link && (unsigned long long)(size_t)(*link)->bytes + FAKE_OFFSET != at)
+        link = &(*link)->next;
+    b = *link;
+    if (b) {
+        *link = b->next;
+        n_allocated -= b->n_bytes;
+    }
+    pthread_mutex_unlock(&mu);
+    free(b);
+    return b && depth > 0 ? SUCCESS : INVALID_VALUE;
+}
+
+void *fake_cuda_bytes(unsigned long long at, size_t n_bytes)
+{
+    char *found = NULL;
+    pthread_mutex_lock(&mu);
+    for (struct block *b = blocks; b && !found; b = b->next) {
+        unsigned long long base = (unsigned long long)(size_t)b->bytes + FAKE_OFFSET;
+        if (at >= base && at - base <= b->n_bytes && n_bytes <= b->n_bytes - (at - base))
+            found = b->bytes + (at - base);
+    }
+    pthread_mutex_unlock(&mu);
+    return found;
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes, void *stream);
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes, void *stream)
+{
+    char *bytes = fake_cuda_bytes(to, n_bytes);
+    if (depth == 0 || !stream)
+        return INVALID_CONTEXT;
+    if (!bytes)
+        return ILLEGAL_ADDRESS;
+    memcpy(bytes, from, n_bytes);
+    return SUCCESS;
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n_bytes, void *stream);
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n_bytes, void *stream)
+{
+    const char *bytes = fake_cuda_bytes(from, n_bytes);
+    if (depth == 0 || !stream)
+        return INVALID_CONTEXT;
+    if (!bytes)
+        return ILLEGAL_ADDRESS;
+    memcpy(to, bytes, n_bytes);
+    return SUCCESS;
+}
+
 int cuGetErrorString(int result, const char **text);
 int cuGetErrorString(int result, const char **text)
 {
@@ -247,6 +400,7 @@ int cuGetErrorString(int result, const char **text)
     } texts[] = {
         {SUCCESS, "no error"},
         {INVALID_VALUE, "invalid argument"},
+        {OUT_OF_MEMORY, "out of memory"},
         {NOT_INITIALIZED, "initialization error"},
         {INVALID_DEVICE, "invalid device ordinal"},
         {INVALID_CONTEXT, "invalid device context"},

@@ -134,7 +134,7 @@ def test_a_name_is_served_at_all_its_addresses(models):
 
 
 GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
-SHAPE = 'input { name: "S" data_type: TYPE_INT32 dims: [ 1 ] is_shape_tensor: true }'
+FORMAT = 'input { name: "S" data_type: TYPE_INT32 dims: [ 1, 1, 1 ] is_non_linear_format_io: true }'
 
 # config.pbtxt -> words of the one line with the fault
 CONFIGS = {
@@ -163,7 +163,7 @@ def test_a_wrong_configuration_ends_the_start(models, case):
 @pytest.mark.parametrize(
     "field, text",
     [
-        ("is_shape_tensor", SHAPE),
+        ("is_non_linear_format_io", FORMAT),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):
@@ -176,7 +176,7 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
 @OURS
 def test_configuration_errors_are_as_the_documentation_shows(models):
     page = (ROOT / "docs/model-repository.md").read_text()
-    for line, word in ((SHAPE, "is_shape_tensor"), ("colour: 1", "colour")):
+    for line, word in ((FORMAT, "is_non_linear_format_io"), ("colour: 1", "colour")):
         shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
         folder = models / word.strip("'")
         repository.write_model(folder, "m", GOOD + line + "\n")

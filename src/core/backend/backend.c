@@ -187,11 +187,9 @@ static void add_cure(struct buf *to, const char *backend, const char *folder)
         {"pytorch", "install Conch's backend for PyTorch, or"},
         {"openvino", "install Conch's backend for OpenVINO, or"},
         {"tensorflow", "install Conch's backend for TensorFlow, or"},
+        {"tensorrt", "install Conch's backend for TensorRT, or"},
         {"dali", "Conch does not come with it:"},
     };
-    if (strcmp(backend, "tensorrt") == 0)
-        buf_addf(to,
-                 "; TensorRT needs a GPU, and Conch executes on CPUs: export the model to ONNX");
     for (size_t i = 0; i < ARRAY_SIZE(cures); i++) {
         if (strcmp(backend, cures[i].name) == 0)
             buf_addf(to,

@@ -73,7 +73,7 @@ const struct config_table config_tables[] = {
         {"format", YES},                /* for clients and backends; no bytes are converted */
         {"dims", YES},
         {"reshape", YES},
-        {"is_shape_tensor", NO},
+        {"is_shape_tensor", YES},       /* for the backend */
         {"allow_ragged_batch", YES},
         {"optional", YES},
         {"is_non_linear_format_io", NO}),
@@ -83,7 +83,7 @@ const struct config_table config_tables[] = {
         {"dims", YES},
         {"label_filename", YES},
         {"reshape", YES},
-        {"is_shape_tensor", NO},
+        {"is_shape_tensor", YES},       /* for the backend */
         {"is_non_linear_format_io", NO}),
     TABLE(model_instance_group,
         {"name", YES},
