@@ -181,3 +181,19 @@ def test_the_part_in_cpp_is_found_beside_the_library(shim, tmp_path):
     assert f"there is no '{torch}/lib/libconch_torch.so'; run `{BUILD} '{torch}'`" in line, line
     shutil.copy(shim, torch / "lib")
     assert version_line(env) == f"PyTorch {torch_wheel.VERSION} from {torch}/lib/libtorch_cpu.so"
+
+
+def test_the_model_in_python_of_the_page(tmp_path):
+    """docs/pytorch.md has it; its Python is the package's."""
+    page = (servers.ROOT / "docs" / "pytorch.md").read_text()
+    model = re.search(r'`models/net/1/model.py`:\n\n```python\n(.*?)```', page, re.S)[1]
+    config = re.search(r'    models/net/config.pbtxt    (backend: "python".*?)\n\n', page, re.S)[1]
+    folder = repository.write_model(tmp_path, "net", config)
+    (folder / "1" / "model.py").write_text(model)
+    env = {"PATH": f"{torch_wheel.PYTHON.parent}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(torch_wheel.stand_ins())}
+    with servers.Server(tmp_path, env=env) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        x = np.arange(12, dtype=np.float32).reshape(3, 4) / 10
+        both, last = ask(client, "net", x=x).as_numpy("y"), ask(client, "net", x=x[2:]).as_numpy("y")
+        assert both.shape == (3, 3)
+        np.testing.assert_allclose(both.sum(1), 1, rtol=1e-5)
+        np.testing.assert_allclose(both[2:], last, rtol=1e-5)
