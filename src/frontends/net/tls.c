@@ -6,12 +6,13 @@
  *
  * That BIO takes every byte that OpenSSL writes. What the socket has no room for is held, and
  * tls_write() writes no record while something is. So SSL_write() never has to be repeated, and the
- * caller's bytes are free when it returns. Held are at most a record, a flight of the handshake and
- * answers to messages of the client; a client that asks for more of these without reading is cut
- * off.
+ * caller's bytes are free when it returns. Held are at most GATHERED_BYTES of records, a flight of
+ * the handshake and answers to messages of the client; a client that asks for more of these without
+ * reading is cut off.
  *
  * A record costs one copy of its bytes on each side, inside OpenSSL, and a second one before
- * SSL_write() where several pieces make a record.
+ * SSL_write() where several pieces make a record. The records of a large write are gathered, for
+ * one send() of several: a send() takes longer than the copy.
  *
  * Thread: the worker's. Errors of other users of OpenSSL may be in the thread's list of errors, so
  * SSL_get_error(), which looks there, is not called: the BIO knows whether the socket is empty.
@@ -31,6 +32,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "frontends/net/tls_files.h"
 
 enum {
@@ -48,6 +50,7 @@ enum {
      */
     RECEIVES = 2,
     HANDSHAKE_RECEIVES = 8,
+    GATHERED_BYTES = 128 << 10, /* within MAX_HELD_BYTES */
     /*
      * OpenSSL frees its buffers for records after each record. A connection that has read so often
      * since it was last at rest keeps them, which saves a tenth of what a small record costs.
@@ -70,6 +73,8 @@ struct tls {
     bool starved;              /* the last read of OpenSSL's got no byte for now */
     bool unread;               /* see tls_reads_on() */
     bool more_follows;         /* another record of the same tls_write() */
+    char *gathered;            /* in a large tls_write(): a block for its records, or NULL */
+    size_t n_gathered;         /* bytes there that the socket was not offered yet */
     bool keeps_buffers;        /* until tls_rest() */
     unsigned int n_reads;      /* since it was last at rest, until it keeps them */
     int receives_left;         /* of this call */
@@ -98,24 +103,47 @@ static ssize_t send_bytes(struct tls *t, const void *bytes, size_t n_bytes, int 
     return n;
 }
 
+/* Sends the bytes as far as the socket has room, and holds the others. */
+static bool send_or_hold(struct tls *t, const char *bytes, size_t n_bytes)
+{
+    if (t->held.size == 0) {
+        ssize_t sent = send_bytes(t, bytes, n_bytes, t->more_follows ? MSG_MORE : 0);
+        if (sent < 0)
+            return false;
+        bytes += sent;
+        n_bytes -= (size_t)sent;
+    }
+    if (n_bytes > 0)
+        buf_add(&t->held, bytes, n_bytes);
+    if (t->held.failed)
+        t->error = ENOBUFS;
+    return !t->held.failed;
+}
+
+static bool send_gathered(struct tls *t)
+{
+    size_t n_bytes = t->n_gathered;
+    t->n_gathered = 0;
+    return n_bytes == 0 || send_or_hold(t, t->gathered, n_bytes);
+}
+
+/* What is held goes first, so nothing is gathered while something is. */
 static int write_bio(BIO *bio, const char *bytes, int n_bytes)
 {
     struct tls *t = BIO_get_data(bio);
     size_t n = (size_t)n_bytes;
+    bool is_fine = true;
     BIO_clear_retry_flags(bio);
-    if (t->held.size == 0) {
-        ssize_t sent = send_bytes(t, bytes, n, t->more_follows ? MSG_MORE : 0);
-        if (sent < 0)
-            return -1;
-        bytes += sent;
-        n -= (size_t)sent;
+    if (n > GATHERED_BYTES - t->n_gathered)
+        is_fine = send_gathered(t);
+    if (is_fine && t->gathered && t->held.size == 0 && n <= GATHERED_BYTES) {
+        memcpy(t->gathered + t->n_gathered, bytes, n);
+        t->n_gathered += n;
+        is_fine = t->more_follows || send_gathered(t);
+    } else if (is_fine) {
+        is_fine = send_or_hold(t, bytes, n);
     }
-    if (n > 0)
-        buf_add(&t->held, bytes, n);
-    if (!t->held.failed)
-        return n_bytes;
-    t->error = ENOBUFS;
-    return -1;
+    return is_fine ? n_bytes : -1;
 }
 
 static int read_bio(BIO *bio, char *bytes, int n_bytes)
@@ -532,23 +560,33 @@ static bool write_record(struct tls *t, const char *bytes, size_t n_bytes, bool 
     return false;
 }
 
-ssize_t tls_write(struct tls *t, const struct iovec *pieces, int n_pieces)
+/* Returns how many bytes are in records that the socket has, or that are held; -1: TLS failed. */
+static ssize_t write_records(struct tls *t, const struct iovec *pieces, size_t n_bytes)
 {
     char together[RECORD_BYTES];
     struct cursor cursor = {pieces, 0};
-    size_t n_bytes = sum_pieces(pieces, n_pieces), done = 0;
+    size_t done = 0;
     while (done < n_bytes && t->held.size == 0) {
         size_t n = MIN(n_bytes - done, (size_t)RECORD_BYTES);
         const char *bytes = next_record(&cursor, n, together);
-        if (!write_record(t, bytes, n, done + n < n_bytes)) {
-            errno = t->error ? t->error : EPROTO;
+        if (!write_record(t, bytes, n, done + n < n_bytes))
             return -1;
-        }
         done += n;
     }
+    return (ssize_t)done;
+}
+
+ssize_t tls_write(struct tls *t, const struct iovec *pieces, int n_pieces)
+{
+    size_t n_bytes = sum_pieces(pieces, n_pieces);
+    if (n_bytes > RECORD_BYTES && t->held.size == 0) /* without memory each record is sent alone */
+        t->gathered = pool_alloc(t->held.pool, GATHERED_BYTES, NULL);
+    ssize_t done = write_records(t, pieces, n_bytes);
+    pool_release(TAKE(t->gathered));
+    t->n_gathered = 0;
     if (done > 0)
-        return (ssize_t)done;
-    errno = EAGAIN;
+        return done;
+    errno = done == 0 ? EAGAIN : t->error ? t->error : EPROTO;
     return -1;
 }
 

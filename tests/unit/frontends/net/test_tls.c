@@ -6,6 +6,9 @@
 #include "lib/tls_client.h"
 
 #include <errno.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/budget.h"
 #include "base/pool.h"
@@ -33,6 +36,15 @@ static void begin(bool mutual, const char *alpn)
     tlsc_init(&client, &papers, alpn);
     tls = tls_new(files, client.far_fd, pool, budget);
     assert_non_null(tls);
+}
+
+static unsigned int n_sends;
+
+/* In place of the C library's: counts the server's calls, which have flags. */
+ssize_t send(int fd, const void *bytes, size_t n_bytes, int flags)
+{
+    n_sends++;
+    return syscall(SYS_sendto, fd, bytes, n_bytes, flags, NULL, 0);
 }
 
 static int end_all(void **state)
@@ -243,6 +255,36 @@ static void a_large_answer_waits_for_its_reader(void **state)
     assert_int_equal(tls_flush(tls), TLS_DONE);
     assert_int_equal(tls_held_bytes(tls), 0);
     assert_true(tls_take_sent(tls) > LARGE_BYTES);
+}
+
+/* One system call takes several records, and the pool has the bytes between them no longer than
+ * that. */
+static void records_of_a_large_write_leave_together(void **state)
+{
+    (void)state;
+    enum { WRITTEN = 150 << 10, RECORDS = 10 };
+    begin(false, "\x02h2");
+    assert_int_equal(shake_hands(SIZE_MAX), TLS_DONE);
+    int room_bytes = 4 * WRITTEN;
+    assert_int_equal(
+        setsockopt(client.far_fd, SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes)), 0);
+    memset(large, 'x', WRITTEN);
+    struct iovec piece = {large, WRITTEN};
+    n_sends = 0;
+    assert_int_equal(tls_write(tls, &piece, 1), WRITTEN);
+    assert_in_range(n_sends, 1, RECORDS / 4);
+    assert_int_equal(tls_held_bytes(tls), 0);
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    size_t n_taken = 0;
+    while (n_taken < WRITTEN) {
+        tlsc_receive(&client);
+        int got = SSL_read(client.ssl, taken + n_taken, (int)(WRITTEN - n_taken));
+        assert_true(got > 0);
+        n_taken += (size_t)got;
+    }
+    assert_memory_equal(taken, large, WRITTEN);
 }
 
 static void both_sides_say_that_they_end(void **state)
@@ -472,6 +514,7 @@ int main(void)
         cmocka_unit_test_teardown(busy_connections_keep_their_buffers, end_all),
         cmocka_unit_test_teardown(without_room_in_the_budget_no_buffers_are_kept, end_all),
         cmocka_unit_test_teardown(a_large_answer_waits_for_its_reader, end_all),
+        cmocka_unit_test_teardown(records_of_a_large_write_leave_together, end_all),
         cmocka_unit_test_teardown(both_sides_say_that_they_end, end_all),
         cmocka_unit_test_teardown(a_socket_that_is_closed_ends_the_input, end_all),
         cmocka_unit_test(a_client_without_the_protocol_is_told_the_end),
