@@ -472,6 +472,14 @@ def test_a_backend_without_its_part_in_cpp_says_how_to_make_it(tmp_path):
         assert re.search(r"PyTorch from '(.*)/libtorch_cpu\.so[0-9.]*' needs a part of the backend pytorch that is compiled for it, and there is no "
                          rf"'\1/libconch_torch\.so'; run `{backends}/shim/build /usr '{backends}/libconch_torch\.so'`, which needs g\+\+ "
                          r"and PyTorch's headers \(Debian 12: libtorch-dev\)", running.log()), running.log()
+        command = re.search(r"run `(.*?)`, which needs g", running.log())[1]
+    # The command makes it.
+    shutil.copytree(os.path.join(servers.BACKENDS, "pytorch", "shim"), backends / "shim")
+    subprocess.run(command, shell=True, check=True)
+    shutil.rmtree(tmp_path / "models")
+    torch_models.write_model(tmp_path / "models", "m", torch_models.ADD_SUB, *ins(*pair("INPUT0", "INPUT1")), *outs(*pair("OUT__0", "OUT__1")))
+    with servers.Server(tmp_path / "models", flags=flags, env={"CONCH_TORCH": ""}) as running:
+        np.testing.assert_array_equal(ask(running.url, "m", INPUT0=ROW[0], INPUT1=ROW[0]).as_numpy("OUT__0"), 2 * ROW[0])
 
 
 # What stands for a libconch_torch.so of another release, and of another build.
