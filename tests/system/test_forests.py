@@ -93,6 +93,7 @@ def test_answers_are_the_frameworks(server, trained, name):
     np.testing.assert_allclose(predict(server, name, forest.rows[50:51]), forest.expected[50:51], **CLOSE)
 
 
+@pytest.mark.sanitize
 def test_requests_become_one_batch(server, trained):
     forest = trained["xgb_classes"]
     sizes = [1, 3, 2, 1, 4, 1, 2, 1]

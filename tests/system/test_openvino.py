@@ -164,6 +164,7 @@ def test_the_answers_are_openvinos(server):
     np.testing.assert_allclose(other["scores"], expected["scores"], **CLOSE)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("model", ["add_sub", "onnx", "saved_model", "lite", "paddle"])
 def test_requests_become_one_batch(server, model):
     requests = [pair(rows, 16) for rows in (1, 3, 2, 1, 4, 1, 2, 1)]
