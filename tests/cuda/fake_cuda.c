@@ -21,6 +21,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ struct mapped {
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct mapped all[N_MAPPED];
 static int contexts[N_DEVICES]; /* their addresses are the contexts; the values count users */
-static int is_initialized;
+static atomic_int is_initialized;
 static int n_streams;
 
 /* One of cuMemAlloc(). */

@@ -18,6 +18,7 @@
  *     op crash                                      the launch fails
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -331,15 +332,20 @@ static bool set_allocator(struct trt_inner *self, const char *name, struct trt_i
 
 /* ---- Computing ------------------------------------------------------------------------------- */
 
+static pthread_once_t looked_for = PTHREAD_ONCE_INIT;
+static fake_cuda_bytes_fn *bytes;
+
+static void find_bytes_function(void)
+{
+    void *symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_cuda_bytes");
+    memcpy(&bytes, &symbol, sizeof(symbol));
+}
+
 static void *bytes_at(const struct fake_tensor *t, void *at, int64_t n)
 {
-    static fake_cuda_bytes_fn *bytes;
     if (t->on_host)
         return at;
-    if (!bytes) {
-        void *symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_cuda_bytes");
-        memcpy(&bytes, &symbol, sizeof(symbol));
-    }
+    pthread_once(&looked_for, find_bytes_function);
     return bytes((unsigned long long)(uintptr_t)at, (size_t)n * element_size(t->type));
 }
 
