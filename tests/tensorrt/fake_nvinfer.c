@@ -333,12 +333,12 @@ static bool set_allocator(struct trt_inner *self, const char *name, struct trt_i
 /* ---- Computing ------------------------------------------------------------------------------- */
 
 static pthread_once_t looked_for = PTHREAD_ONCE_INIT;
-static fake_cuda_bytes_fn *bytes;
+static fake_cuda_bytes_fn *device_bytes;
 
 static void find_bytes_function(void)
 {
     void *symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_cuda_bytes");
-    memcpy(&bytes, &symbol, sizeof(symbol));
+    memcpy(&device_bytes, &symbol, sizeof(symbol));
 }
 
 static void *bytes_at(const struct fake_tensor *t, void *at, int64_t n)
@@ -346,7 +346,7 @@ static void *bytes_at(const struct fake_tensor *t, void *at, int64_t n)
     if (t->on_host)
         return at;
     pthread_once(&looked_for, find_bytes_function);
-    return bytes((unsigned long long)(uintptr_t)at, (size_t)n * element_size(t->type));
+    return device_bytes((unsigned long long)(uintptr_t)at, (size_t)n * element_size(t->type));
 }
 
 static void *bytes_of(struct context *c, const char *name)
