@@ -55,8 +55,8 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 	@tests/clients/build java
 	@tools/test $(PRESET) system/test_grpc
 
-test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB), PyTorch (127 MB) and models of packages (50 MB), and test the backends of their frameworks
-	@$(DEPS) -q run test forests openvino torch real
+test-frameworks: ## install treelite, XGBoost, LightGBM (30 MB), OpenVINO (60 MB), PyTorch (127 MB), TensorFlow (274 MB) and models of packages (50 MB), and test the backends of their frameworks
+	@$(DEPS) -q run test forests openvino torch tensorflow real
 	@tools/test $(PRESET) system/test_forests
 	@tools/test $(PRESET) system/test_openvino
 	@tools/test $(PRESET) system/test_tensorflow

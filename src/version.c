@@ -15,11 +15,6 @@
 #include "base/compiler.h"
 #include "triton/core/tritonserver.h"
 
-/* CMake gives it; tools that read this file alone do not. */
-#ifndef CONCH_VERSION
-#define CONCH_VERSION "unknown"
-#endif
-
 typedef char *backend_version_fn(const char *folder, const char *library_path);
 
 /* The backends that search for a library; no other backend is loaded to print a version. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend tensorflow with TensorFlow itself (`tools/deps/install tensorflow`, a download of 274 MB): models that TensorFlow writes answer
+"""The backend tensorflow with TensorFlow itself (`make test-frameworks`, a download of 274 MB): models that TensorFlow writes answer
 what it answers, in our server and in the genuine Triton; which engine is taken."""
 
 import concurrent.futures
@@ -23,7 +23,7 @@ from test_tensorflow import SEQUENCES, TENSORS_OF_SUMS, ask, infer, pair, reason
 
 VENV = pathlib.Path(__file__).resolve().parents[2] / ".deps/tensorflow/venv"
 LIBRARY = next(VENV.glob("lib/python3*/site-packages/tensorflow/libtensorflow_cc.so*"), None)
-pytestmark = pytest.mark.skipif(not LIBRARY, reason="`tools/deps/install tensorflow` installs TensorFlow (274 MB)")
+pytestmark = pytest.mark.skipif(not LIBRARY, reason="`make test-frameworks` installs TensorFlow (274 MB)")
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 ENGINE = "--backend-config=tensorflow,engine=tensorflow"
