@@ -267,7 +267,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
 static struct status *find_memory_place(const struct buffer_attributes *a,
                                         enum memory_place *ret_place)
 {
-    uint64_t last = a->type == MEMORY_GPU ? N_PLACES - PLACE_GPU - 1 : UINT64_MAX;
+    uint64_t last = a->type == MEMORY_GPU ? N_MEMORY_PLACES - PLACE_GPU - 1 : UINT64_MAX;
     if ((uint64_t)a->type > MEMORY_GPU || (uint64_t)a->type_id > last)
         return status_new(STATUS_INVALID_ARG, "memory usage of memory type %d, id %lld",
                           (int)a->type, (long long)a->type_id);
@@ -279,9 +279,9 @@ static struct status *find_memory_place(const struct buffer_attributes *a,
 
 /* Adds up the memory that a backend reports, by its places. */
 static TRITONSERVER_Error *add_up(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size,
-                                  size_t ret_sums[N_PLACES])
+                                  size_t ret_sums[N_MEMORY_PLACES])
 {
-    size_t sums[N_PLACES] = {0};
+    size_t sums[N_MEMORY_PLACES] = {0};
     if (usage_size)
         NEED(usage);
     for (uint32_t i = 0; i < usage_size; i++) {
@@ -302,10 +302,10 @@ TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *mo
                                                          TRITONSERVER_BufferAttributes **usage,
                                                          uint32_t usage_size)
 {
-    size_t sums[N_PLACES];
+    size_t sums[N_MEMORY_PLACES];
     NEED(model);
     TRITONSERVER_Error *error = add_up(usage, usage_size, sums);
-    for (enum memory_place at = 0; !error && at < N_PLACES; at++)
+    for (enum memory_place at = 0; !error && at < N_MEMORY_PLACES; at++)
         atomic_store_explicit(&to_model(model)->reported_bytes[at], sums[at], memory_order_relaxed);
     return error;
 }
@@ -429,7 +429,7 @@ TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instan
                                              TRITONSERVER_BufferAttributes **usage,
                                              uint32_t usage_size)
 {
-    size_t sums[N_PLACES];
+    size_t sums[N_MEMORY_PLACES];
     NEED(instance);
     TRITONSERVER_Error *error = add_up(usage, usage_size, sums);
     if (!error)

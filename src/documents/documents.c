@@ -208,11 +208,11 @@ static void put_batch_stats(struct json_writer *w, const struct statistics *s)
 }
 
 /* The machine's memory always, others where something is in them. */
-static void put_memory_usage(struct json_writer *w, const size_t bytes[N_PLACES])
+static void put_memory_usage(struct json_writer *w, const size_t bytes[N_MEMORY_PLACES])
 {
     json_put_name(w, "memory_usage");
     json_put_open(w, '[');
-    for (enum memory_place at = 0; at < N_PLACES; at++) {
+    for (enum memory_place at = 0; at < N_MEMORY_PLACES; at++) {
         if (at != PLACE_CPU && bytes[at] == 0)
             continue;
         json_put_open(w, '{');

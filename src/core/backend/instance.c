@@ -29,9 +29,9 @@
 #include "core/request/request_trace.h"
 #include "core/request/step_times.h"
 
-void instance_report_memory(struct instance *in, const size_t bytes[N_PLACES])
+void instance_report_memory(struct instance *in, const size_t bytes[N_MEMORY_PLACES])
 {
-    for (enum memory_place at = 0; at < N_PLACES; at++) {
+    for (enum memory_place at = 0; at < N_MEMORY_PLACES; at++) {
         size_t before =
             atomic_exchange_explicit(&in->reported_bytes[at], bytes[at], memory_order_relaxed);
         atomic_fetch_add_explicit(&in->model->instances_reported_bytes[at], bytes[at] - before,
@@ -200,7 +200,7 @@ static void end_parts(struct instance *in)
     else if (is_due)
         finalize_instance(in);
     home_free(in->home);
-    instance_report_memory(in, (size_t[N_PLACES]){0});
+    instance_report_memory(in, (size_t[N_MEMORY_PLACES]){0});
     instance_stats_release(in->stats);
     model_config_free(in->config);
     mem_free(in->host_policy_document.json);

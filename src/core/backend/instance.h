@@ -119,7 +119,7 @@ struct instance {
 
     /* The backend's. */
     void *state;
-    atomic_size_t reported_bytes[N_PLACES]; /* memory that the backend says it uses */
+    atomic_size_t reported_bytes[N_MEMORY_PLACES]; /* memory that the backend says it uses */
 
     /* Its end while the model serves (core/sched/pull_change.c). */
     void (*on_unused)(struct instance *in); /* constant from the first request on */
@@ -197,7 +197,7 @@ NODISCARD struct status *instance_enter_cpu_binding(const struct instance *in,
 
 /* instance_report_memory - the backend reports how much memory the instance uses in each place.
  * Thread: any. */
-void instance_report_memory(struct instance *in, const size_t bytes[N_PLACES]);
+void instance_report_memory(struct instance *in, const size_t bytes[N_MEMORY_PLACES]);
 
 /* instance_free - finalises and frees the instance. No thread executes on it any longer. NULL is
  * fine. */

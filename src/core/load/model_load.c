@@ -262,7 +262,7 @@ static void take_model_down(void *arg)
         log_status(LOG_ERROR, "failed to finalize model", m->backend->fns.model_finalize(m));
     m->known_to_backend = m->initialized_in_backend = false;
     model_expect_returned(m->owner, MEM_BACKEND);
-    for (enum memory_place at = 0; at < N_PLACES; at++)
+    for (enum memory_place at = 0; at < N_MEMORY_PLACES; at++)
         atomic_store_explicit(&m->reported_bytes[at], 0, memory_order_relaxed);
 }
 

@@ -193,7 +193,7 @@ void model_memory(const struct model *m, struct model_memory *ret_memory)
         ret_memory->kinds[kind].now_bytes = mem_owner_bytes(m->owner, kind);
         ret_memory->kinds[kind].peak_bytes = mem_owner_peak(m->owner, kind);
     }
-    for (enum memory_place at = 0; at < N_PLACES; at++)
+    for (enum memory_place at = 0; at < N_MEMORY_PLACES; at++)
         ret_memory->reported_bytes[at] =
             atomic_load_explicit(&m->reported_bytes[at], memory_order_relaxed) +
             atomic_load_explicit(&m->instances_reported_bytes[at], memory_order_relaxed);

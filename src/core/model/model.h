@@ -131,10 +131,10 @@ struct model {
     struct stripe *stripes; /* constant: the owner's; where references and requests are counted */
     atomic_long
         refs; /* the repository's catalog, its table; each request object. See model_retire() */
-    _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
-    _Atomic(struct thread_stats *) thread_stats; /* … or of threads; NULL: none has counted */
-    atomic_size_t reported_bytes[N_PLACES];      /* memory that the backend says it uses */
-    atomic_size_t instances_reported_bytes[N_PLACES]; /* … that all its instances use */
+    _Atomic(struct instance_stats *) statistics;   /* of each instance; see statistics.h */
+    _Atomic(struct thread_stats *) thread_stats;   /* … or of threads; NULL: none has counted */
+    atomic_size_t reported_bytes[N_MEMORY_PLACES]; /* memory that the backend says it uses */
+    atomic_size_t instances_reported_bytes[N_MEMORY_PLACES]; /* … that all its instances use */
     struct readiness readiness;
     struct failures failures; /* failed requests, which no instance counts */
     atomic_uint_fast64_t refusals[N_REFUSAL_REASONS]; /* requests that were not accepted */
@@ -159,8 +159,8 @@ size_t model_inflight(const struct model *m);
 struct model_memory {
     struct {
         size_t now_bytes, peak_bytes;
-    } kinds[MEM_KINDS];              /* on its account; the peaks may be of different times */
-    size_t reported_bytes[N_PLACES]; /* in addition: what its backend reports */
+    } kinds[MEM_KINDS]; /* on its account; the peaks may be of different times */
+    size_t reported_bytes[N_MEMORY_PLACES]; /* in addition: what its backend reports */
 };
 
 /* model_memory - the memory that the model uses now. Thread: any. */

@@ -48,7 +48,7 @@ enum memory_place {
     PLACE_CPU = MEMORY_CPU,
     PLACE_CPU_PINNED = MEMORY_CPU_PINNED,
     PLACE_GPU = MEMORY_GPU, /* of GPU 0, and those of the others behind it */
-    N_PLACES = PLACE_GPU + 16
+    N_MEMORY_PLACES = PLACE_GPU + 16
 };
 
 /* memory_place_type, memory_place_id - a place as the statistics name it: "GPU", 3. */

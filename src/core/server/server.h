@@ -294,7 +294,7 @@ NODISCARD struct status *server_ask_model_ready(struct server *s, const char *na
 struct model_statistics {
     struct model *model; /* a reference */
     struct statistics sums;
-    size_t memory_bytes[N_PLACES]; /* kept while the model is loaded; without tensors */
+    size_t memory_bytes[N_MEMORY_PLACES]; /* kept while the model is loaded; without tensors */
 };
 
 struct server_statistics {

@@ -130,10 +130,10 @@ static void add_responses(struct maker *k, model_message *m, const struct statis
 }
 
 /* As in documents.c. */
-static void add_memory(struct maker *k, model_message *m, const size_t bytes[N_PLACES])
+static void add_memory(struct maker *k, model_message *m, const size_t bytes[N_MEMORY_PLACES])
 {
-    m->memory_usage = make_part(k, N_PLACES, sizeof(*m->memory_usage));
-    for (enum memory_place at = 0; k->fine && at < N_PLACES; at++) {
+    m->memory_usage = make_part(k, N_MEMORY_PLACES, sizeof(*m->memory_usage));
+    for (enum memory_place at = 0; k->fine && at < N_MEMORY_PLACES; at++) {
         if (at != PLACE_CPU && bytes[at] == 0)
             continue;
         Inference__MemoryUsage *usage =

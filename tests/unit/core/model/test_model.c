@@ -113,12 +113,12 @@ static void reports_of_instances_are_added_up(void **state)
     struct model_memory memory;
     fake_model_make(&f, config, 2, execute);
     atomic_store(&f.model->reported_bytes[PLACE_CPU], 1000);
-    instance_report_memory(f.model->instances[0], (size_t[N_PLACES]){20, 0, 7});
-    instance_report_memory(f.model->instances[1], (size_t[N_PLACES]){5, 0, 7});
+    instance_report_memory(f.model->instances[0], (size_t[N_MEMORY_PLACES]){20, 0, 7});
+    instance_report_memory(f.model->instances[1], (size_t[N_MEMORY_PLACES]){5, 0, 7});
     model_memory(f.model, &memory);
     assert_int_equal(memory.reported_bytes[PLACE_CPU], 1025);
     assert_int_equal(memory.reported_bytes[PLACE_GPU], 14);
-    instance_report_memory(f.model->instances[0], (size_t[N_PLACES]){3}); /* instead of 20 */
+    instance_report_memory(f.model->instances[0], (size_t[N_MEMORY_PLACES]){3}); /* instead of 20 */
     model_memory(f.model, &memory);
     assert_int_equal(memory.reported_bytes[PLACE_CPU], 1008);
     assert_int_equal(memory.reported_bytes[PLACE_GPU], 7);
