@@ -6,7 +6,7 @@ import shutil
 import struct
 import time
 
-from . import forest, openvino, ort, python, servers, torch
+from . import forest, openvino, ort, python, servers, tensorflow, torch
 from .measure import say
 from .report import figure, met, table
 
@@ -15,6 +15,7 @@ ASKED = {
     ort: ("load0", "IN", [32, 512], {}),
     openvino: ("pair", "IN", [32, 512], {}),
     torch: ("image", "x", [8, 3 * 224 * 224], {}),
+    tensorflow: ("image", "x", [8, 3 * 224 * 224], {}),
     forest: ("forest", "input__0", [1024, 8], {"max_batch_size: 64": "max_batch_size: 1024"}),
 }
 
@@ -38,6 +39,8 @@ def _start(lab, of):
     n = shape[0] * shape[1]
     cpus = {lab.settings.server_cpu, lab.settings.client_cpu}
     env = {"PATH": f"{lab.root}/.deps/venv/bin:{os.environ['PATH']}"}    # packages of its Python are found
+    if of is tensorflow:
+        env["CONCH_TENSORFLOW"] = str(tensorflow.library(lab))
     server = lab.once(f"rest-{title}", lambda log, _: servers.conch(lab.build, _repository(lab, of, model, changes), log, cpus, env=env))
     head = {"inputs": [{"name": name, "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": 4 * n}}]}
     for _ in range(3):

@@ -159,10 +159,22 @@ def accumulate():
     return saved_model(meta_graph(graph, {"serving_default": signature({n: (f"in_{n}:0", np.float32, dims) for n in names}, ends)}))
 
 
-def only(op, kind, dims):
+def _x_to_y(graph, kind, dims, name):
+    return saved_model(meta_graph(graph, {name: signature({"x": ("in_x:0", kind, dims)}, {"y": ("out:0", kind, dims)})}))
+
+
+def only(op, kind, dims, name="serving_default"):
     """y is one operator of x."""
-    graph = placeholder("in_x", kind, dims) + node("out", op, ["in_x"], T=of_type(kind))
-    return saved_model(meta_graph(graph, {"serving_default": signature({"x": ("in_x:0", kind, dims)}, {"y": ("out:0", kind, dims)})}))
+    return _x_to_y(placeholder("in_x", kind, dims) + node("out", op, ["in_x"], T=of_type(kind)), kind, dims, name)
+
+
+def products(weights, n, dims, name="serving_default"):
+    """y is x, multiplied n times with the weights."""
+    graph, last = placeholder("in_x", weights.dtype, dims) + constant("weights", weights), "in_x"
+    for to in [f"product{i}" for i in range(1, n)] + ["out"]:
+        graph += node(to, "MatMul", [last, "weights"], T=of_type(weights.dtype))
+        last = to
+    return _x_to_y(graph, weights.dtype, dims, name)
 
 
 def passed_on(**more):
