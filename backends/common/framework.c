@@ -126,22 +126,34 @@ static void *search_framework(struct search *s, const struct framework *f, const
     return handle ? handle : search_packages(s, f->package);
 }
 
-/* The threads of a framework's OpenMP would spin for a while after each execution, and would take
- * the processor from others. A variable says that they sleep; a user who has set it has decided.
- * OpenMP reads it when it is loaded, and processes that the server starts later shall not have it.
- */
-static void *load_sleeping(struct search *s, const struct framework *f, const char *backend_dir,
-                           const char *file)
+/* Sets the variables that are not set yet; the bits say which these were. */
+static uint32_t set_environment(const char *const *variables)
 {
-    bool sets = f->sleeps && !getenv("OMP_WAIT_POLICY");
-    void *handle;
+    uint32_t set = 0;
 
-    if (sets)
-        setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    for (size_t i = 0; variables && variables[i]; i += 2) {
+        if (!getenv(variables[i]) && setenv(variables[i], variables[i + 1], 1) == 0)
+            set |= (uint32_t)1 << i;
+    }
+    return set;
+}
+
+static void unset_environment(const char *const *variables, uint32_t set)
+{
+    for (size_t i = 0; set; i += 2, set >>= 2) {
+        if (set & 1)
+            unsetenv(variables[i]);
+    }
+}
+
+static void *load_framework(struct search *s, const struct framework *f, const char *backend_dir,
+                            const char *file)
+{
+    uint32_t set = set_environment(f->environment);
     /* If the user names a file, that file is loaded or it is an error; no other file is tried. */
-    handle = file && *file ? try_file(s, file) : search_framework(s, f, backend_dir);
-    if (sets)
-        unsetenv("OMP_WAIT_POLICY");
+    void *handle = file && *file ? try_file(s, file) : search_framework(s, f, backend_dir);
+
+    unset_environment(f->environment, set);
     return handle;
 }
 
@@ -157,7 +169,7 @@ TRITONSERVER_Error *framework_find(const struct framework *f, const char *backen
     s.tried_to = open_memstream(&s.tried, &s.tried_len);
     if (!s.tried_to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    handle = load_sleeping(&s, f, backend_dir, file);
+    handle = load_framework(&s, f, backend_dir, file);
     if (fclose(s.tried_to) != 0)
         s.no_memory = true;
     if (handle)

@@ -26,6 +26,10 @@
 extern "C" {
 #endif
 
+/* For `environment`: threads of the framework's OpenMP sleep when idle. They would spin for a while
+ * after each execution, and would take the processor from others. */
+#define FRAMEWORK_OPENMP_SLEEPS ((const char *const[]){"OMP_WAIT_POLICY", "PASSIVE", NULL})
+
 struct framework {
     const char *title;         /* for errors: "ONNX Runtime's library libonnxruntime.so" */
     const char *variable;      /* the environment variable that names the file */
@@ -34,8 +38,10 @@ struct framework {
     const char *const *system; /* file names, up to a NULL */
     const char *package;       /* pattern below site-packages, without a leading slash */
     const char *how_to_get;    /* what an administrator may do, for the error */
-    bool sleeps;               /* threads of its OpenMP sleep when idle (OMP_WAIT_POLICY=PASSIVE),
-                                  unless the user has set that variable */
+    const char *const *environment; /* names and values of at most 16 variables that it reads when
+                                       it is loaded, up to a NULL; or NULL. What the user has not
+                                       set is set for as long: processes that the server starts
+                                       later do not have it */
 };
 
 /*

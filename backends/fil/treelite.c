@@ -23,7 +23,7 @@ static const struct framework treelite = {
     .package = "treelite/lib/libtreelite.so*",
     .how_to_get = "get it with `pip install treelite` (in Conch's folder: `make test-frameworks`), "
                   "or name it: --backend-config=fil,library-path=FILE or CONCH_TREELITE=FILE",
-    .sleeps = true,
+    .environment = FRAMEWORK_OPENMP_SLEEPS,
 };
 
 /* A function of C++, which treelite has beside its C API. */

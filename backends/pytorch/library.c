@@ -34,7 +34,7 @@ static const struct framework torch = {
     .how_to_get = "get PyTorch (Debian 12: `apt-get install libtorch1.13`; Python: `pip install "
                   "torch`), or name it: --backend-config=pytorch,library-path=FILE or "
                   "CONCH_TORCH=FILE",
-    .sleeps = true,
+    .environment = FRAMEWORK_OPENMP_SLEEPS,
 };
 
 static TRITONSERVER_Error *report_no_memory(void)

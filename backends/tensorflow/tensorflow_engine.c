@@ -58,9 +58,14 @@ void tensorflow_engine_finalize(void)
 char *tensorflow_engine_version(const char *folder, const char *file)
 {
     struct tf_library found = {0};
-    TRITONSERVER_Error *err = tf_library_open(folder, file, &found);
-    char *text = framework_version_text(err, "TensorFlow", found.version, found.path, "");
+    TRITONSERVER_Error *err;
+    char *text;
 
+    /* While it is loaded it tells that it has oneDNN, whatever its log level. This process executes
+     * no model. */
+    setenv("TF_ENABLE_ONEDNN_OPTS", "0", 1);
+    err = tf_library_open(folder, file, &found);
+    text = framework_version_text(err, "TensorFlow", found.version, found.path, "");
     tf_library_done(&found);
     return text;
 }

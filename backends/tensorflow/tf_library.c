@@ -26,6 +26,8 @@ static const struct framework tensorflow = {
                                     NULL},
     .system = (const char *const[]){"libtensorflow.so.2", "libtensorflow_cc.so.2", NULL},
     .package = "tensorflow/libtensorflow_cc.so*",
+    /* It tells at length about the processor, on the standard error output. */
+    .environment = (const char *const[]){"TF_CPP_MIN_LOG_LEVEL", "2", NULL},
     .how_to_get =
         "get it with `pip install tensorflow-cpu` (in Conch's folder: `tools/deps/install "
         "tensorflow`), or name it: --backend-config=tensorflow,library-path=FILE or "
@@ -73,8 +75,6 @@ TRITONSERVER_Error *tf_library_open(const char *folder, const char *file,
     TRITONSERVER_Error *err;
     void *handle = NULL, *symbol;
 
-    /* It tells at length about the processor, on the standard error output. */
-    setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);
     TRY(framework_find(&tensorflow, folder, file, &handle));
     symbol = dlsym(handle, "TF_LoadSessionFromSavedModel");
     l.path = symbol ? framework_path(symbol) : NULL;

@@ -19,6 +19,7 @@ import repository
 import saved_models
 import server as servers
 import triton
+from python_models import ECHO, NUMBER, children, write_python
 from test_tensorflow import SEQUENCES, TENSORS_OF_SUMS, ask, infer, pair, reasons_of, write
 
 VENV = pathlib.Path(__file__).resolve().parents[2] / ".deps/tensorflow/venv"
@@ -220,7 +221,21 @@ def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
 
 
 def test_version_names_both_libraries():
-    code, out, _ = servers.run_to_end("--version", env={"CONCH_TENSORFLOW": str(LIBRARY)})    # TensorFlow writes to stderr when it is loaded
-    assert code == 0
+    code, out, err = servers.run_to_end("--version", env={"CONCH_TENSORFLOW": str(LIBRARY)})
+    assert (code, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("tensorflow: "))
     assert line.endswith(f"; TensorFlow 2.21.0 from {os.path.realpath(LIBRARY)}")
+
+
+@pytest.mark.skipif(os.environ.get("TF_CPP_MIN_LOG_LEVEL") is not None, reason="it is set here")
+def test_other_processes_do_not_get_its_variables(tmp_path, exported):
+    add(tmp_path, exported, "dense", BATCHES)
+    write_python(tmp_path, "later", ECHO, *NUMBER)
+    with servers.Server(tmp_path, flags=[ENGINE, "--model-control-mode=explicit", "--load-model=dense"],
+                        env={"PATH": f"{servers.ROOT / '.deps/venv/bin'}:{os.environ['PATH']}"}) as running:
+        log = running.log()
+        assert "SavedModel" not in log and "cpu_feature_guard" not in log, log
+        with tritonclient.http.InferenceServerClient(running.url, network_timeout=60) as client:
+            client.load_model("later")
+        (child,) = children(running)
+        assert "TF_CPP_MIN_LOG_LEVEL" not in pathlib.Path(f"/proc/{child}/environ").read_text(encoding="utf-8")
