@@ -37,8 +37,9 @@ class Subject:
     def __init__(self, framework, folder):
         self.framework, self.allocations = framework, Allocations(folder / "allocations")
         framework.write(folder / "models", "m")
-        environment = preload.environment("allocfault", ALLOC_LIBRARY=f"/libtriton_{framework.name}.so",
-                                          ALLOC_COUNTS=str(self.allocations.path))
+        environment = {**framework.environment, **preload.environment("allocfault", ALLOC_LIBRARY=f"/libtriton_{framework.name}.so",
+                                                                      ALLOC_COUNTS=str(self.allocations.path))}
+        environment["LD_LIBRARY_PATH"] += ":" + framework.environment.get("LD_LIBRARY_PATH", "")
         self.server = servers.Server(folder / "models", env=environment, flags=["--model-control-mode=explicit"])
 
     def load(self):

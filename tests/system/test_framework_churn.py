@@ -28,7 +28,7 @@ def test_an_unloaded_model_leaves_nothing(framework, how, tmp_path):
         pytest.skip(framework.missing())
     framework.write(tmp_path, "m")
     done = subprocess.run([BUILD / "tests/model_churn", tmp_path, "m", BACKENDS, str(CYCLES), *how], capture_output=True, text=True,
-                          timeout=120 + CYCLES, check=False)
+                          timeout=120 + CYCLES, check=False, env={**os.environ, **framework.environment})
     assert done.returncode == 0, done.stderr
     assert not SANITIZER.search(done.stderr), done.stderr
     seen = json.loads(done.stdout)

@@ -38,11 +38,12 @@ def assert_reported(server, expected):
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
 def test_the_weights_are_in_the_statistics(framework, which, tmp_path):
-    if which == "triton" and triton.missing():
-        pytest.skip(triton.missing())
+    if which == "triton" and framework.missing_in_triton():
+        pytest.skip(framework.missing_in_triton())
     framework.write(tmp_path, "m")
-    serve = triton.Triton if which == "triton" else servers.Server
-    with serve(tmp_path, flags=framework.flags()) as server:
+    made = {"conch": servers.Server, "triton": triton.Triton}[which](tmp_path, flags=framework.flags())
+    made.env |= framework.environment
+    with made as server:
         assert_reported(server, framework.bytes)
         framework.assert_answers(server.url, "m")
         assert_reported(server, framework.bytes)

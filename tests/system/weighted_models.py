@@ -11,6 +11,7 @@ import tritonclient.http as http
 
 import repository
 import torch_models
+import triton
 
 FEATURES, SCORES = 64, 4096    # of one MiB of weights
 WEIGHTS = np.random.default_rng(7).standard_normal((FEATURES, SCORES)).astype(np.float32)
@@ -19,9 +20,10 @@ INSTANCE = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
 
 
 class Framework:
-    def __init__(self, name, write, needs=(), file=None, asks=("x", "y"), row=ROW):
-        """write(root, name) writes a model; its result is (bytes of the weights, the answer to `row`)."""
+    def __init__(self, name, write, needs=(), file=None, asks=("x", "y"), row=ROW, environment=None):
+        """write(root, name) writes a model; its result is (bytes of the weights, the answer to `row`). A server needs this environment."""
         self.name, self._write, self._needs, self._file, self._asks, self._row = name, write, needs, file, asks, row
+        self.environment = environment or {}
 
     def missing(self):
         """Why its models cannot be written here; None: they can."""
@@ -29,6 +31,12 @@ class Framework:
         if lacks or self._file and not self._file.exists():
             return f"`make test-frameworks` installs what the tests of {self.name} need"
         return None
+
+    def missing_in_triton(self):
+        """Why the genuine Triton cannot serve its models here; None: it can."""
+        if self.name == "tensorrt":
+            return "the genuine Triton finds GPUs by CUDA's own library, for which the stand-in for the driver is too little"
+        return triton.missing()
 
     def write(self, root, name):
         self.bytes, self.expected = self._write(root, name)
@@ -113,6 +121,13 @@ def _write_tensorflow(root, name):
     return file.stat().st_size, ROW @ WEIGHTS
 
 
+def _write_tensorrt(root, name):
+    """For the stand-in, which has no weights: its plan is as large as some."""
+    folder = repository.write_model(root, name, 'platform: "tensorrt_plan"\nmax_batch_size: 4\ninstance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]\n')
+    plan = f"fakeplan 11\nin x float -1x{FEATURES}\nout y float -1x{FEATURES}\nprofile 0 x 1x{FEATURES} 4x{FEATURES} 4x{FEATURES}\nop copy x y\nend\n"
+    return (folder / "1/model.plan").write_text(plan + "\n" * WEIGHTS.nbytes), ROW
+
+
 def _forest_row():
     import forests
 
@@ -125,6 +140,8 @@ ALL = [
     Framework("openvino", _write_openvino, needs=("openvino",)),
     Framework("pytorch", _write_torch, file=torch_models.MAKER),
     Framework("tensorflow", _write_tensorflow, needs=("openvino",)),
+    Framework("tensorrt", _write_tensorrt, environment={
+        "CONCH_TENSORRT": str(repository.BUILD / "tests/tensorrt/11/libnvinfer.so.11"), "LD_LIBRARY_PATH": str(repository.BUILD / "tests/cuda")}),
 ]
 if not ALL[1].missing():
     ALL[1]._row = _forest_row()
