@@ -15,6 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 import repository
 import server as servers
+import triton
 
 pytestmark = pytest.mark.sanitize    # all of it is about memory and threads
 RNG = np.random.default_rng(18)
@@ -399,6 +400,22 @@ def test_a_machine_without_a_driver(tmp_path):
     assert "TensorRT needs a GPU, and CUDA's driver cannot be used: libcuda.so.1: cannot open shared object file" in log
     log = log_of_failures(tmp_path, env={"CONCH_FAKE_GPUS": "0"})
     assert "TensorRT needs a GPU, and CUDA's driver cannot be used: it has no GPU" in log
+
+
+@triton.needed
+@pytest.mark.parametrize("driver, reason", [
+    ("", "Unavailable: TensorRT needs a GPU, and CUDA's driver cannot be used: libcuda.so.1: cannot open shared object file"),
+    (DRIVER, "Invalid argument: unable to load model 'whole', TensorRT backend supports only GPU device")], ids=["no driver", "the stand-in"])
+def test_the_genuine_triton_tells_what_is_missing(tmp_path, driver, reason):
+    """It loads our backend and TensorRT. Its own CUDA finds no GPU by the stand-in for the driver, so it gives the backend none."""
+    write(tmp_path, "whole", ADD_SUB)
+    write(tmp_path, "gpu", ADD_SUB, ONE_GPU)
+    running = triton.Triton(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=False)
+    running.env |= {**ENVIRONMENT[11], "LD_LIBRARY_PATH": str(driver)}
+    with running:
+        running.wait_log("failed to load 'whole' version 1: " + reason)
+        running.wait_log("failed to load 'gpu' version 1: Invalid argument: instance group gpu_0 of model gpu specifies invalid or unsupported gpu id 0")
+        assert f"TensorRT 11.2.3 from {ENVIRONMENT[11]['CONCH_TENSORRT']}" in running.log()
 
 
 def test_a_runtime_that_does_not_start(tmp_path):
