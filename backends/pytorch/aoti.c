@@ -355,16 +355,29 @@ struct result {
     size_t n;
 };
 
-static void release_outputs(struct shim_result *shim)
+static struct result *outputs_of(struct shim_result *shim)
 {
-    struct result *r = (struct result *)((char *)shim - offsetof(struct result, shim));
+    return (struct result *)((char *)shim - offsetof(struct result, shim));
+}
+
+static void clear_outputs(struct shim_result *shim)
+{
+    struct result *r = outputs_of(shim);
 
     for (size_t i = 0; i < r->n; i++) {
         if (r->tensors[i])
             torch_delete_tensor_object(r->tensors[i]);
         free(r->copies[i]);
+        r->tensors[i] = NULL;
+        r->copies[i] = NULL;
+        r->list[i] = (struct shim_tensor){.type = TRITONSERVER_TYPE_INVALID};
     }
-    free(r);
+}
+
+static void release_outputs(struct shim_result *shim)
+{
+    clear_outputs(shim);
+    free(outputs_of(shim));
 }
 
 /* One piece of memory, which needs no alignment but a pointer's. */
@@ -490,12 +503,11 @@ static TRITONSERVER_Error *run_code(const struct model *m, const struct shim_ten
 }
 
 static char *run_compiled(struct shim_model *shim, const struct shim_options *options,
-                          const struct shim_tensor *inputs, size_t n,
-                          struct shim_result **ret_result)
+                          const struct shim_tensor *inputs, size_t n, struct shim_result **result)
 {
     const struct model *m = compiled_of(shim);
     struct aoti_tensor **handles = calloc(n + 1, sizeof(struct aoti_tensor *));
-    struct result *r = new_outputs(m->n_outputs);
+    struct result *r = *result ? outputs_of(*result) : new_outputs(m->n_outputs);
     TRITONSERVER_Error *err;
 
     (void)options; /* the code was compiled with a number of threads */
@@ -505,10 +517,7 @@ static char *run_compiled(struct shim_model *shim, const struct shim_options *op
         if (handles[i])
             torch_delete_tensor_object(handles[i]);
     free(handles);
-    if (!err)
-        *ret_result = &r->shim;
-    else if (r)
-        release_outputs(&r->shim);
+    *result = r ? &r->shim : NULL;
     return take_error_text(err);
 }
 
@@ -518,6 +527,7 @@ TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim
                                      .copy = copy_compiled,
                                      .free = free_compiled,
                                      .run = run_compiled,
+                                     .clear = clear_outputs,
                                      .release = release_outputs};
     Dl_info self;
 

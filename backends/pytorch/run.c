@@ -28,7 +28,7 @@ struct runner {
     struct gathered *in;        /* for each input of the configuration */
     struct shim_tensor *inputs; /* for each argument, or member of a dictionary */
     size_t n_inputs;
-    struct shim_result *result; /* of this run */
+    struct shim_result *result; /* of this run; between runs cleared; NULL: none was */
 };
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
@@ -146,15 +146,14 @@ static TRITONSERVER_Error *call_forward(struct runner *r)
     const struct torch_model *t = r->model;
     char *text = t->shim->run(r->module, &t->options, r->inputs, r->n_inputs, &r->result);
 
-    return r->result ? NULL
-                     : library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text);
+    return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text)
+                : NULL;
 }
 
-static void release_result(struct runner *r)
+static void clear_returned(struct runner *r)
 {
     if (r->result)
-        r->model->shim->release(r->result);
-    r->result = NULL;
+        r->model->shim->clear(r->result);
 }
 
 static TRITONSERVER_Error *compute_answers(struct runner *r, struct batch *b)
@@ -181,7 +180,7 @@ TRITONSERVER_Error *runner_run(struct frame_instance *in, struct batch *b)
     struct runner *r = in->state;
     TRITONSERVER_Error *err = compute_answers(r, b);
 
-    release_result(r);
+    clear_returned(r);
     return err;
 }
 
@@ -253,7 +252,7 @@ static void warm(struct runner *r)
     for (int i = 0; i < WARMING_RUNS; i++) {
         TRITONSERVER_Error *err = call_forward(r);
 
-        release_result(r);
+        clear_returned(r);
         if (err) {
             const char *why = TRITONSERVER_ErrorMessage(err);
 
@@ -321,6 +320,8 @@ void runner_close(struct frame_instance *in)
         return;
     for (size_t i = 0; r->in && i < r->model->inputs.n; i++)
         gathered_done(&r->in[i]);
+    if (r->result)
+        r->model->shim->release(r->result);
     if (r->owns_module)
         r->model->shim->free(r->module);
     free(r->in);

@@ -248,6 +248,19 @@ def test_a_script_that_writes_its_argument_writes_a_copy(tmp_path):
         shared_memory.destroy_shared_memory_region(region)
 
 
+def test_outputs_may_be_the_input_and_parts_of_it(tmp_path):
+    """A run uses the tensors of the run before, whose outputs were those tensors and their views."""
+    torch_models.write_model(tmp_path, "m", "def forward(self, x):\n    return x, x.reshape(-1)[1:], x.t()", *ins(("x", "FP32", [-1, -1])),
+                             *outs(("same", "FP32", [-1, -1]), ("tail", "FP32", [-1]), ("turned", "FP32", [-1, -1])))
+    with servers.Server(tmp_path) as running:
+        for shape in ((2, 3), (2, 3), (3, 2), (1, 1), (0, 4), (40, 50), (2, 3)):
+            x = np.random.default_rng(shape[0]).normal(size=shape).astype(np.float32)
+            answer = ask(running.url, "m", x=x)
+            np.testing.assert_array_equal(answer.as_numpy("same"), x)
+            np.testing.assert_array_equal(answer.as_numpy("tail"), x.reshape(-1)[1:])
+            np.testing.assert_array_equal(answer.as_numpy("turned"), x.T)
+
+
 def test_over_grpc(tmp_path):
     write_all(tmp_path)
     with servers.Server(tmp_path, grpc=True) as running:

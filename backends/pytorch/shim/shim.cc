@@ -14,6 +14,7 @@
 #include <torch/script.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -100,6 +101,7 @@ struct Model : shim_model {
     std::unique_ptr<torch::jit::Method> forward;
     std::vector<shim_argument> list;
     std::vector<std::string> texts;
+    bool only_tensors; /* each argument is one */
 };
 
 shim_kind kind_of(const c10::Type &type)
@@ -242,6 +244,8 @@ void describe_arguments(Model &m)
     }
     m.arguments = m.list.data();
     m.n_arguments = m.list.size();
+    m.only_tensors = std::all_of(m.list.begin(), m.list.end(),
+                                 [](const shim_argument &a) { return a.kind == SHIM_TENSOR; });
 }
 
 std::unique_ptr<Model> make_model(torch::jit::Module module)
@@ -295,48 +299,81 @@ IValue make_strings(const shim_tensor &in)
     return strings;
 }
 
-IValue make_tensor(const shim_tensor &in, bool copied)
+/* What a run is given and returns. Its memory serves the next run of the same instance. */
+struct Result : shim_result {
+    std::vector<IValue> stack; /* of the interpreter: the module and the arguments */
+    std::vector<at::Tensor>
+        given;    /* for each input: a tensor in memory of ours, once there is one */
+    IValue value; /* what forward() has returned */
+    std::vector<shim_tensor> list;
+    std::list<at::Tensor> copies; /* of outputs that are not dense or not in this memory */
+    std::list<std::string> texts; /* names, and lists of strings; usually none */
+    std::list<int64_t> lengths;
+};
+
+/* May a tensor of an earlier run get other memory? Not if that run's script has kept it, or a view
+ * of it. To make one takes longer than to execute a small operator. */
+bool is_free(const at::Tensor &t, at::ScalarType type)
+{
+    return t.defined() && t.use_count() == 1 && t.storage().use_count() == 1 &&
+           t.scalar_type() == type;
+}
+
+void move_tensor(at::Tensor &t, void *data, at::IntArrayRef shape)
+{
+    if (t.sizes() != shape)
+        t.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+    t.storage().set_nbytes((size_t)t.numel() * t.element_size());
+    t.storage().set_data_ptr_noswap(at::DataPtr(data, at::Device(at::kCPU)));
+}
+
+IValue make_argument(const Model &m, Result &r, const shim_tensor &in, size_t i)
 {
     if (in.type == TRITONSERVER_TYPE_BYTES)
         return make_strings(in);
-    at::Tensor t = at::from_blob(const_cast<void *>(in.data), at::IntArrayRef(in.shape, in.rank),
-                                 at::TensorOptions().dtype(torch_type(in.type)));
-    return copied ? t.clone() : t;
+    at::ScalarType type = torch_type(in.type);
+    at::IntArrayRef shape(in.shape, in.rank);
+    void *data = const_cast<void *>(in.data);
+    at::Tensor &t = r.given[i];
+
+    if (is_free(t, type))
+        move_tensor(t, data, shape);
+    else
+        t = at::from_blob(data, shape, at::TensorOptions().dtype(type));
+    return m.writes_argument ? t.clone() : t;
 }
 
-std::vector<IValue> make_arguments(const Model &m, const shim_tensor *inputs, size_t n)
+/* Fills the stack. Returns whether all arguments are tensors, as the script wants them. */
+bool make_arguments(const Model &m, Result &r, const shim_tensor *inputs, size_t n)
 {
-    std::vector<IValue> stack;
+    bool plain = m.only_tensors;
 
+    r.given.resize(n);
+    r.stack.reserve(n + 1);
+    r.stack.push_back(m.module._ivalue());
     if (m.n_arguments == 1 && m.list[0].kind == SHIM_DICT) {
         c10::Dict<std::string, at::Tensor> dict;
 
         for (size_t i = 0; i < n; i++)
             if (inputs[i].type != TRITONSERVER_TYPE_INVALID)
-                dict.insert(inputs[i].name, make_tensor(inputs[i], m.writes_argument).toTensor());
-        stack.emplace_back(std::move(dict));
-        return stack;
+                dict.insert(inputs[i].name, make_argument(m, r, inputs[i], i).toTensor());
+        r.stack.emplace_back(std::move(dict));
+        return false;
     }
     if (n != m.n_arguments)
         throw std::invalid_argument("another number of arguments");
-    stack.reserve(n + 1);
     for (size_t i = 0; i < n; i++) {
-        const auto &argument = m.forward->function().getSchema().arguments()[i + 1];
+        if (inputs[i].type != TRITONSERVER_TYPE_INVALID) {
+            r.stack.push_back(make_argument(m, r, inputs[i], i));
+        } else {
+            const auto &argument = m.forward->function().getSchema().arguments()[i + 1];
 
-        if (inputs[i].type != TRITONSERVER_TYPE_INVALID)
-            stack.push_back(make_tensor(inputs[i], m.writes_argument));
-        else
-            stack.push_back(argument.default_value() ? *argument.default_value() : IValue());
+            r.stack.push_back(argument.default_value() ? *argument.default_value() : IValue());
+        }
+        plain = plain && r.stack.back().isTensor();
     }
-    return stack;
+    return plain;
 }
-
-struct Result : shim_result {
-    std::vector<shim_tensor> list;
-    std::vector<at::Tensor> tensors;
-    std::list<std::string> texts; /* names, and lists of strings; usually none */
-    std::list<int64_t> lengths;
-};
 
 void put_strings(Result &r, shim_tensor &out, const c10::List<IValue> &list)
 {
@@ -362,6 +399,8 @@ void put_strings(Result &r, shim_tensor &out, const c10::List<IValue> &list)
 
 void put_tensor(Result &r, shim_tensor &out, const at::Tensor &tensor)
 {
+    const at::Tensor *dense;
+
     if (!tensor.defined() || tensor.layout() != at::kStrided ||
         server_type(tensor.scalar_type()) == TRITONSERVER_TYPE_INVALID) {
         out.kind = !tensor.defined()                 ? "an undefined tensor"
@@ -371,10 +410,10 @@ void put_tensor(Result &r, shim_tensor &out, const at::Tensor &tensor)
     }
     /* Each of these calls would cost as much as a small script, also where it has nothing to do. */
     if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg())
-        r.tensors.push_back(tensor);
+        dense = &tensor;
     else
-        r.tensors.push_back(tensor.to(at::kCPU).contiguous().resolve_neg());
-    const at::Tensor &t = r.tensors.back();
+        dense = &r.copies.emplace_back(tensor.to(at::kCPU).contiguous().resolve_neg());
+    const at::Tensor &t = *dense;
     out.type = server_type(t.scalar_type());
     out.rank = (uint32_t)t.dim();
     out.shape = t.sizes().data();
@@ -397,14 +436,13 @@ void put_output(Result &r, const IValue &value, const char *name)
     r.list.push_back(out);
 }
 
-void put_outputs(Result &r, const IValue &value)
+void put_outputs(Result &r)
 {
+    const IValue &value = r.value;
     size_t n = value.isTuple()         ? value.toTupleRef().elements().size()
                : value.isGenericDict() ? value.toGenericDict().size()
                                        : 1;
 
-    /* What the list points to does not move. */
-    r.tensors.reserve(n);
     r.list.reserve(n);
     r.named = value.isGenericDict() &&
               value.toGenericDict().keyType()->kind() == c10::TypeKind::StringType;
@@ -436,25 +474,50 @@ void use_threads(int32_t n)
     used = wanted;
 }
 
-char *run(struct shim_model *model, const struct shim_options *options, const shim_tensor *inputs,
-          size_t n, struct shim_result **ret_result)
+void clear(struct shim_result *result)
 {
-    return guard([&] {
-        Model &m = *static_cast<Model *>(model);
-        auto r = std::make_unique<Result>();
+    Result &r = *static_cast<Result *>(result);
 
-        use_threads(options->threads);
-        torch::jit::GraphOptimizerEnabledGuard optimizes(options->optimizes);
-        c10::InferenceMode inference(options->inference);
-        at::NoGradGuard without_gradients;
-        put_outputs(*r, (*m.forward)(make_arguments(m, inputs, n)));
-        *ret_result = r.release();
-    });
+    r.stack.clear();
+    r.value = IValue();
+    r.list.clear();
+    r.copies.clear();
+    r.texts.clear();
+    r.lengths.clear();
+    r.outputs = nullptr;
+    r.n_outputs = 0;
+    r.named = false;
 }
 
 void release(struct shim_result *result)
 {
     delete static_cast<Result *>(result);
+}
+
+char *run(struct shim_model *model, const struct shim_options *options, const shim_tensor *inputs,
+          size_t n, struct shim_result **result)
+{
+    return guard([&] {
+        Model &m = *static_cast<Model *>(model);
+
+        if (!*result)
+            *result = new Result();
+        Result &r = *static_cast<Result *>(*result);
+
+        use_threads(options->threads);
+        torch::jit::GraphOptimizerEnabledGuard optimizes(options->optimizes);
+        c10::InferenceMode inference(options->inference);
+        at::NoGradGuard without_gradients;
+        auto &function = m.forward->function();
+
+        /* There is nothing to check and to fill in where all arguments are there. */
+        if (!make_arguments(m, r, inputs, n))
+            function.getSchema().checkAndNormalizeInputs(r.stack, {});
+        function.run(r.stack);
+        r.value = std::move(r.stack.front());
+        r.stack.clear();
+        put_outputs(r);
+    });
 }
 
 /* ---- Settings -------------------------------------------------------------------------------- */
@@ -513,6 +576,7 @@ extern "C" __attribute__((visibility("default"))) const struct shim *conch_torch
                                      copy,
                                      free_model,
                                      run,
+                                     clear,
                                      release,
                                      set_inter_op_threads,
                                      set_profiling,

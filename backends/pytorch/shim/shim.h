@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Changes with this header: a shim of another build is refused. */
-#define SHIM_VERSION 3
+#define SHIM_VERSION 4
 
 enum shim_kind { SHIM_TENSOR, SHIM_STRINGS, SHIM_DICT, SHIM_OTHER };
 
@@ -84,10 +84,13 @@ struct shim {
     /*
      * Call forward().
      * @inputs  one for each argument, in their order; of a model with one dictionary its members.
-     *          Their memory is used in place
+     *          Their memory is used in place, until clear()
+     * @result  NULL, or that of an earlier run of this model which is cleared: its memory is used
+     *          again. It may be there after an error, too, to be cleared
      */
     char *(*run)(struct shim_model *model, const struct shim_options *options,
-                 const struct shim_tensor *inputs, size_t n, struct shim_result **ret_result);
+                 const struct shim_tensor *inputs, size_t n, struct shim_result **result);
+    void (*clear)(struct shim_result *result); /* lets go of what a run has returned */
     void (*release)(struct shim_result *result);
 
     /* Settings of the whole process. */
