@@ -60,12 +60,15 @@ TRITONSERVER_Error *complete_config(struct model *m)
                                      .write_inputs = write_openvino_inputs,
                                      .write_outputs = write_openvino_outputs,
                                      .arg = &c};
+    bool has_batch = false;
 
     if (!model_file_lacks_tensors(m->frame->config))
         return NULL;
     TRY(check_known_ranks(m, &m->inputs));
     TRY(check_known_ranks(m, &m->outputs));
-    if (parts.max_batch_size == 0 && layout_has_batch(m->path)) {
+    if (parts.max_batch_size == 0)
+        TRY(layout_has_batch(m->path, &has_batch));
+    if (has_batch) {
         int64_t most = m->rt->default_max_batch_size;
 
         parts.max_batch_size = most > 0 ? most : 1;

@@ -8,19 +8,21 @@
  *     …
  *     <edge from-layer="3" from-port="2" to-layer="4" to-port="0" />
  *
- * So the file is searched for these attributes. Bodies of loops, which have inputs and outputs of
+ * So the file is read once for these attributes. Bodies of loops, which have inputs and outputs of
  * their own, are skipped. OpenVINO has read the file before; what this finds decides only whether a
  * configuration without max_batch_size gets one.
  */
 #include "openvino/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Nobody writes a graph of that many bytes; weights are in another file. */
 #define MAX_FILE ((long)256 << 20)
 
-static char *read_graph_text(const char *path)
+/* NULL if it cannot be read; ret_err is set if that is for lack of memory. */
+static char *read_graph_text(const char *path, TRITONSERVER_Error **ret_err)
 {
     FILE *f = fopen(path, "re");
     char *text = NULL;
@@ -28,8 +30,11 @@ static char *read_graph_text(const char *path)
 
     if (f && fseek(f, 0, SEEK_END) == 0)
         size = ftell(f);
-    if (size >= 0 && size <= MAX_FILE)
+    if (size >= 0 && size <= MAX_FILE) {
         text = malloc((size_t)size + 1);
+        if (!text)
+            *ret_err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    }
     if (text) {
         rewind(f);
         text[fread(text, 1, (size_t)size, f)] = '\0';
@@ -66,7 +71,7 @@ static struct span attribute_of(const char *tag, const char *name)
     const char *end = strchrnul(tag, '>'), *at = tag;
     size_t len = strlen(name);
 
-    while ((at = strstr(at, name)) != NULL && at < end) {
+    while ((at = memmem(at, (size_t)(end - at), name, len)) != NULL) {
         if (at[-1] == ' ' && at[len] == '=' && at[len + 1] == '"') {
             at += len + 2;
             return (struct span){at, strchrnul(at, '"')};
@@ -83,91 +88,184 @@ static bool is_span(struct span s, const char *text)
     return strlen(text) == len && memcmp(s.at, text, len) == 0;
 }
 
-static bool are_spans_equal(struct span a, struct span b)
+static int compare_spans(struct span a, struct span b)
 {
-    return a.end - a.at == b.end - b.at && memcmp(a.at, b.at, (size_t)(a.end - a.at)) == 0;
+    size_t a_len = (size_t)(a.end - a.at), b_len = (size_t)(b.end - b.at);
+    int order = memcmp(a.at, b.at, a_len < b_len ? a_len : b_len);
+
+    return order != 0 ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-/* From the first tag of that name with this value of an attribute to its end; empty: none. */
-static struct span find_element(struct span in, const char *open, const char *close,
-                                const char *attribute, struct span value)
+/* ---- What the file says ---------------------------------------------------------------------- */
+
+/* An edge; a port that makes an output, which has no `to`; a Result, which has nothing else. */
+struct link {
+    struct span to, from, port;
+};
+
+struct links {
+    struct link *items;
+    size_t n, room;
+};
+
+/* Of one pass over the text, so that the time grows with its length alone. */
+struct graph {
+    struct links edges, results;
+    struct links batches; /* ports whose layout begins with N */
+    size_t n_inputs;
+    bool lacks_batch; /* an input's layout does not begin with N */
+    bool no_memory;
+};
+
+/* The layer that is being read. */
+struct layer {
+    struct span id, port; /* port: the last one among its outputs; empty: none yet */
+    bool is_input, is_output, has_batch;
+    bool in_outputs;
+};
+
+static void keep_link(struct graph *g, struct links *l, struct link link)
 {
-    const char *at = in.at;
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 64;
+        struct link *items = reallocarray(l->items, room, sizeof(*items));
 
-    while ((at = strstr(at, open)) != NULL && at < in.end) {
-        if (are_spans_equal(attribute_of(at, attribute), value)) {
-            const char *end = strstr(at, close);
-
-            return (struct span){at, end && end < in.end ? end : in.end};
+        if (!items) {
+            g->no_memory = true;
+            return;
         }
-        at++;
+        l->items = items;
+        l->room = room;
     }
-    return (struct span){in.end, in.end};
+    l->items[l->n++] = link;
 }
 
-/* Does the part of the text have a layout whose first dimension is N? */
-static bool span_has_batch(struct span s)
+static bool is_tag(const char *at, const char *name)
 {
-    const char *at = strstr(s.at, "name=\"layout\"");
+    return strncmp(at, name, strlen(name)) == 0;
+}
 
-    if (!at || at >= s.end)
-        return false;
-    at = strstr(at, " layout=\"[N");
-    return at && at < s.end;
+static bool is_batch_layout(const char *tag)
+{
+    struct span layout = attribute_of(tag, "layout");
+
+    return is_span(attribute_of(tag, "name"), "layout") && layout.end - layout.at >= 2 &&
+           layout.at[0] == '[' && layout.at[1] == 'N';
+}
+
+static void end_layer(struct graph *g, struct layer *l)
+{
+    if (l->is_input) {
+        g->n_inputs++;
+        g->lacks_batch |= !l->has_batch;
+    } else if (l->is_output) {
+        keep_link(g, &g->results, (struct link){.to = l->id});
+    }
+    *l = (struct layer){0};
+}
+
+static void read_tag(struct graph *g, struct layer *l, const char *at)
+{
+    if (is_tag(at, "<layer ")) {
+        struct span type = attribute_of(at, "type");
+
+        end_layer(g, l); /* one that is a single tag has no end of its own */
+        l->id = attribute_of(at, "id");
+        l->is_input = is_span(type, "Parameter");
+        l->is_output = is_span(type, "Result");
+    } else if (is_tag(at, "</layer>")) {
+        end_layer(g, l);
+    } else if (is_tag(at, "<output>")) {
+        l->in_outputs = true;
+    } else if (l->in_outputs && is_tag(at, "<port ")) {
+        l->port = attribute_of(at, "id");
+    } else if (is_tag(at, "<attribute ") && is_batch_layout(at)) {
+        l->has_batch = true;
+        if (l->port.at)
+            keep_link(g, &g->batches, (struct link){.from = l->id, .port = l->port});
+    } else if (is_tag(at, "<edge ")) {
+        keep_link(g, &g->edges,
+                  (struct link){attribute_of(at, "to-layer"), attribute_of(at, "from-layer"),
+                                attribute_of(at, "from-port")});
+    }
+}
+
+static void read_graph(struct graph *g, const char *text)
+{
+    struct layer layer = {0};
+
+    for (const char *at = text; (at = strchr(at, '<')) != NULL && !g->no_memory; at++)
+        read_tag(g, &layer, at);
+    end_layer(g, &layer);
+}
+
+/* ---- What follows from it -------------------------------------------------------------------- */
+
+static int compare_ends(const void *a, const void *b)
+{
+    const struct link *x = a, *y = b;
+
+    return compare_spans(x->to, y->to);
+}
+
+static int compare_starts(const void *a, const void *b)
+{
+    const struct link *x = a, *y = b;
+    int order = compare_spans(x->from, y->from);
+
+    return order != 0 ? order : compare_spans(x->port, y->port);
+}
+
+static void sort_links(struct links *l, int (*compare)(const void *, const void *))
+{
+    if (l->n > 0)
+        qsort(l->items, l->n, sizeof(*l->items), compare);
+}
+
+static const struct link *find_link(const struct link *like, const struct links *l,
+                                    int (*compare)(const void *, const void *))
+{
+    return l->n > 0 ? bsearch(like, l->items, l->n, sizeof(*like), compare) : NULL;
 }
 
 /* The layout of an output is that of the port which it is the result of. */
-static bool result_has_batch(struct span all, const char *layer)
+static bool all_have_batch(struct graph *g)
 {
-    struct span edge = find_element(all, "<edge ", "/>", "to-layer", attribute_of(layer, "id"));
-    const char *output;
-    struct span from;
-
-    if (edge.at == edge.end)
+    if (g->lacks_batch)
         return false;
-    from = find_element(all, "<layer ", "</layer>", "id", attribute_of(edge.at, "from-layer"));
-    output = strstr(from.at, "<output>");
-    if (!output || output >= from.end)
-        return false;
-    return span_has_batch(find_element((struct span){output, from.end}, "<port ", "</port>", "id",
-                                       attribute_of(edge.at, "from-port")));
-}
+    sort_links(&g->edges, compare_ends);
+    sort_links(&g->batches, compare_starts);
+    for (size_t i = 0; i < g->results.n; i++) {
+        const struct link *edge = find_link(&g->results.items[i], &g->edges, compare_ends);
 
-static bool all_have_batch(const char *text)
-{
-    struct span all = {text, text + strlen(text)};
-    size_t n = 0;
-
-    for (const char *at = text; (at = strstr(at, "<layer ")) != NULL; at++) {
-        struct span type = attribute_of(at, "type"), layer = {at, strstr(at, "</layer>")};
-
-        if (is_span(type, "Parameter")) {
-            if (!layer.end || !span_has_batch(layer))
-                return false;
-        } else if (is_span(type, "Result")) {
-            if (!result_has_batch(all, at))
-                return false;
-        } else {
-            continue;
-        }
-        n++;
+        if (!edge || !find_link(edge, &g->batches, compare_starts))
+            return false;
     }
-    return n > 0;
+    return g->n_inputs + g->results.n > 0;
 }
 
-bool layout_has_batch(const char *path)
+TRITONSERVER_Error *layout_has_batch(const char *path, bool *ret_has)
 {
     size_t len = strlen(path);
+    TRITONSERVER_Error *err = NULL;
+    struct graph g = {0};
     char *text;
-    bool all;
 
+    *ret_has = false;
     if (len < 4 || strcmp(path + len - 4, ".xml") != 0)
-        return false;
-    text = read_graph_text(path);
+        return NULL;
+    text = read_graph_text(path, &err);
     if (!text)
-        return false;
+        return err;
     blank_bodies(text);
-    all = all_have_batch(text);
+    read_graph(&g, text);
+    if (g.no_memory)
+        err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    else
+        *ret_has = all_have_batch(&g);
+    free(g.edges.items);
+    free(g.results.items);
+    free(g.batches.items);
     free(text);
-    return all;
+    return err;
 }

@@ -131,8 +131,11 @@ TRITONSERVER_Error *device_prepare(const struct model *m);
 /* fit_model - give the model the configuration's batch, shapes and types, and check its outputs. */
 TRITONSERVER_Error *fit_model(struct model *m);
 
-/* layout_has_batch - does a model in OpenVINO's own format say that the first dimension of each of
- * its tensors is the batch? False for all other files. */
-bool layout_has_batch(const char *path);
+/*
+ * layout_has_batch - does a model in OpenVINO's own format say that the first dimension of each of
+ * its tensors is the batch? False for all other files, and for one that cannot be read.
+ * Errors: UNAVAILABLE  no memory
+ */
+TRITONSERVER_Error *layout_has_batch(const char *path, bool *ret_has);
 
 #endif
