@@ -20,6 +20,10 @@
 /* Inputs of more bytes are not warmed with: the memory is the model's to spend, not ours. */
 #define WARMING_BYTES (64 << 20)
 
+/* Nor batches whose runs would take longer, by the time of one row: what such a model pays to
+ * compile is little beside what it executes. */
+#define WARMING_NS 1000000000
+
 struct runner {
     struct torch_model *model;
     struct shim_model *module; /* the model's, or a copy */
@@ -186,17 +190,19 @@ TRITONSERVER_Error *runner_run(struct frame_instance *in, struct batch *b)
 
 /* ---- Warm ------------------------------------------------------------------------------------ */
 
-/* The shape of one row, if the configuration leaves no dimension open. */
-static bool read_fixed_shape(const struct torch_model *t, const struct port *p, int64_t *shape,
-                             uint32_t *ret_rank, uint64_t *ret_size)
+/* The shape of so many rows, if the configuration leaves no dimension open. */
+static bool read_fixed_shape(const struct torch_model *t, const struct port *p, int64_t n_rows,
+                             int64_t *shape, uint32_t *ret_rank, uint64_t *ret_size)
 {
     uint32_t rank = 0;
     uint64_t size = p->type == TRITONSERVER_TYPE_BYTES ? 4 : TRITONSERVER_DataTypeByteSize(p->type);
 
     if (!p->shape || p->ragged || p->made)
         return false;
-    if (t->max_batch_size > 0)
-        shape[rank++] = 1;
+    if (t->max_batch_size > 0) {
+        shape[rank++] = n_rows;
+        size *= (uint64_t)n_rows; /* both are below 2^32 */
+    }
     for (const struct doc_value *v = doc_first(p->shape); v; v = v->next) {
         int64_t n;
 
@@ -207,11 +213,11 @@ static bool read_fixed_shape(const struct torch_model *t, const struct port *p, 
     }
     *ret_rank = rank;
     *ret_size = size;
-    return true;
+    return size <= WARMING_BYTES;
 }
 
 /* Makes an input of zeroes, which are empty strings, too. */
-static bool fill_with_zeroes(struct runner *r, size_t i)
+static bool fill_with_zeroes(struct runner *r, size_t i, int64_t n_rows)
 {
     const struct port *p = &r->model->inputs.list[i];
     struct gathered *in = &r->in[i];
@@ -220,7 +226,7 @@ static bool fill_with_zeroes(struct runner *r, size_t i)
     uint32_t rank;
     void *zeroes;
 
-    if (!read_fixed_shape(r->model, p, in->shape, &rank, &size))
+    if (!read_fixed_shape(r->model, p, n_rows, in->shape, &rank, &size))
         return false;
     TRITONSERVER_Error *err = gather_reserve(in, size > 0 ? size : 1, &zeroes);
 
@@ -238,34 +244,75 @@ static bool fill_with_zeroes(struct runner *r, size_t i)
     return true;
 }
 
-/* A model that refuses zeroes stays as it is, and so does one whose first runs would change what
- * it answers later. */
-static void warm(struct runner *r)
+/* A model that refuses zeroes stays as it is. */
+static void report_refusal(const struct torch_model *t, int64_t n_rows, TRITONSERVER_Error *err)
 {
-    const struct torch_model *t = r->model;
+    const char *why = TRITONSERVER_ErrorMessage(err);
 
-    if (r->module->writes_itself)
-        return;
-    for (size_t i = 0; i < t->inputs.n; i++)
-        if (!fill_with_zeroes(r, i))
-            return;
+    /* Code that refuses a row of zeroes was compiled for other shapes. */
+    if (t->is_package)
+        BACKEND_LOG(WARN, "model '%s': with zeroes it says: %s", t->name, why);
+    else
+        BACKEND_LOG(VERBOSE,
+                    "model '%s' is not warmed with a batch of %lld: with zeroes it says: %s",
+                    t->name, (long long)n_rows, why);
+    TRITONSERVER_ErrorDelete(err);
+}
+
+/* Returns the time of the last run, ns; 0 if there was none. */
+static uint64_t warm_rows(struct runner *r, int64_t n_rows)
+{
+    uint64_t from = 0;
+
+    for (size_t i = 0; i < r->model->inputs.n; i++)
+        if (!fill_with_zeroes(r, i, n_rows))
+            return 0;
     for (int i = 0; i < WARMING_RUNS; i++) {
+        from = backend_now_ns();
         TRITONSERVER_Error *err = call_forward(r);
 
         clear_returned(r);
         if (err) {
-            const char *why = TRITONSERVER_ErrorMessage(err);
-
-            /* Code that refuses a row of zeroes was compiled for other shapes. */
-            if (t->is_package)
-                BACKEND_LOG(WARN, "model '%s': with zeroes it says: %s", t->name, why);
-            else
-                BACKEND_LOG(VERBOSE, "model '%s' is not warmed: with zeroes it says: %s", t->name,
-                            why);
-            TRITONSERVER_ErrorDelete(err);
-            return;
+            report_refusal(r->model, n_rows, err);
+            return 0;
         }
     }
+    return backend_now_ns() - from;
+}
+
+static void warm_batch(struct runner *r, int64_t n_rows, uint64_t row_ns)
+{
+    if (n_rows > 1 && n_rows <= r->model->max_batch_size &&
+        row_ns < WARMING_NS / WARMING_RUNS / (uint64_t)n_rows)
+        warm_rows(r, n_rows);
+}
+
+static void warm_preferred(struct runner *r, const struct doc_value *batcher, uint64_t row_ns)
+{
+    for (const struct doc_value *v = doc_first(doc_get(batcher, "preferred_batch_size")); v;
+         v = v->next) {
+        int64_t n;
+
+        if (doc_int(v, &n) && n != r->model->max_batch_size)
+            warm_batch(r, n, row_ns);
+    }
+}
+
+/* PyTorch compiles for the shapes that it sees: one row, a full batch, and what the scheduler aims
+ * at. A model whose first runs would change what it answers later stays as it is; a package was
+ * compiled before. */
+static void warm(struct runner *r, const struct doc_value *config)
+{
+    uint64_t row_ns;
+
+    if (r->module->writes_itself)
+        return;
+    row_ns = warm_rows(r, 1);
+    if (row_ns == 0 || r->model->is_package)
+        return;
+    warm_batch(r, r->model->max_batch_size, row_ns);
+    warm_preferred(r, doc_get(config, "dynamic_batching"), row_ns);
+    warm_preferred(r, doc_get(doc_get(config, "sequence_batching"), "oldest"), row_ns);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -284,7 +331,7 @@ static TRITONSERVER_Error *take_module(struct runner *r)
     return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text) : NULL;
 }
 
-static TRITONSERVER_Error *fill_runner(struct runner *r)
+static TRITONSERVER_Error *fill_runner(struct runner *r, const struct doc *config)
 {
     const struct torch_model *t = r->model;
 
@@ -296,7 +343,7 @@ static TRITONSERVER_Error *fill_runner(struct runner *r)
     for (size_t i = 0; i < r->n_inputs; i++)
         r->inputs[i].type = TRITONSERVER_TYPE_INVALID;
     TRY(take_module(r));
-    warm(r);
+    warm(r, doc_root(config));
     return r->owns_module ? backend_report_memory(NULL, r->instance, r->module->size) : NULL;
 }
 
@@ -309,7 +356,7 @@ TRITONSERVER_Error *runner_open(struct frame_instance *in)
     in->state = r;
     r->instance = in->handle;
     r->model = in->model->state;
-    return fill_runner(r);
+    return fill_runner(r, in->model->config);
 }
 
 void runner_close(struct frame_instance *in)

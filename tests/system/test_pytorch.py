@@ -272,6 +272,28 @@ def test_over_grpc(tmp_path):
         np.testing.assert_array_equal(answer.as_numpy("both"), ROW * 2)
 
 
+# ---- Before the first request
+
+
+WARMED = {"full": ("max_batch_size: 5\n", [16], {5}), "preferred": ("max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 2, 4, 8 ] }\n", [16], {2, 4, 8}),
+          "single": ("max_batch_size: 1\n", [16], set()), "large": ("max_batch_size: 1024\n", [100000], set()), "open": ("max_batch_size: 4\n", [-1], set()),
+          "oldest": ("max_batch_size: 6\nsequence_batching { oldest { max_candidate_sequences: 6 preferred_batch_size: [ 3 ] } }\n", [16], {3, 6})}
+
+
+def test_models_are_warmed_with_the_batches_that_the_scheduler_makes(tmp_path):
+    """What the script cannot do tells for which batches it was called: PyTorch compiles for the shapes of such calls, before any request."""
+    script = "def forward(self, x):\n    if x.size(0) > 1:\n        x = x.view([x.size(0), 7777])\n    return x"
+    for name, (more, dims, _) in WARMED.items():
+        torch_models.write_model(tmp_path, name, script, *ins(("x", "FP32", dims)), *outs(("y", "FP32", dims)), more=more)
+    with servers.Server(tmp_path, flags=["--log-verbose=1"]) as running:
+        log = running.log()
+        np.testing.assert_array_equal(ask(running.url, "full", x=ROW).as_numpy("y"), ROW)
+    for name, (_, _, rows) in WARMED.items():
+        said = re.findall(rf"model '{name}' is not warmed with a batch of (\d+): with zeroes it says: .*shape '\[(\d+), 7777\]' is invalid", log)
+        assert {int(n) for pair in said for n in pair} == rows, (name, said)
+        assert len(said) == len(rows), (name, said)
+
+
 # ---- Instances, sequences
 
 
