@@ -194,15 +194,19 @@ def test_a_configuration_in_the_request_changes_in_place(which, tmp_path):
         assert "finalized model" not in server.log()
 
 
+SEQUENCES = "sequence_batching { max_sequence_idle_microseconds: 600000000 STRATEGY }\n"
+STRATEGIES = {"direct": SEQUENCES.replace("STRATEGY", "direct { }"), "oldest": SEQUENCES.replace("STRATEGY", "oldest { max_candidate_sequences: 1 }")}
+
+
+def ask_sequence(server, number, **flags):
+    answer = wire.infer(server, "m", {"inputs": [wire.given("IN", "INT32", [1], [0])], "parameters": {"sequence_id": number, **flags}})
+    assert answer.status == 200, answer.body
+    return json.loads(answer.json()["outputs"][0]["data"][0])["executed"]["by"]
+
+
 @pytest.mark.parametrize("which", EITHER)
 def test_sequences_go_on_when_instances_come(which, tmp_path):
-    more = "sequence_batching { max_sequence_idle_microseconds: 600000000 }\n"
-
-    def ask_sequence(server, number, **flags):
-        answer = wire.infer(server, "m", {"inputs": [wire.given("IN", "INT32", [1], [0])], "parameters": {"sequence_id": number, **flags}})
-        assert answer.status == 200, answer.body
-        return json.loads(answer.json()["outputs"][0]["data"][0])["executed"]["by"]
-
+    more = STRATEGIES["direct"]
     model = Witness(tmp_path, "{ count: 1 kind: KIND_CPU }", more)
     with start(which, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         assert ask_sequence(server, 1, sequence_start=True) == "m_0_0"
@@ -217,6 +221,97 @@ def test_sequences_go_on_when_instances_come(which, tmp_path):
         assert ask_sequence(server, 2, sequence_end=True) == "m_0_1"
         assert ask_sequence(server, 1, sequence_end=True) == "m_0_0"
         assert counted(server) == 6
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("strategy", ["direct", "oldest"])
+@pytest.mark.parametrize("which", EITHER)
+def test_a_sequence_keeps_the_instance_that_leaves(which, strategy, tmp_path):
+    more = STRATEGIES[strategy]
+    model = Witness(tmp_path, "{ count: 2 kind: KIND_CPU }", more)
+    with start(which, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        by = {ask_sequence(server, number, sequence_start=True): number for number in (1, 2)}
+        assert sorted(by) == ["m_0_0", "m_0_1"]
+        model.load(server, "{ count: 1 kind: KIND_CPU }", more)
+        assert groups_of(server) == [("m_0", 1)]
+        stays, leaves = by["m_0_0"], by["m_0_1"]
+        if which == "conch":    # in the genuine Triton it gets a slot of m_0_1
+            waits = pool.submit(ask_sequence, server, 3, sequence_start=True, sequence_end=True)
+        assert ask_sequence(server, leaves) == "m_0_1"
+        assert ask_sequence(server, leaves, sequence_end=True) == "m_0_1"
+        if which == "conch":    # the genuine Triton has not ended it a minute later
+            server.wait_log("finalized instance m_0_1")
+            assert not waits.done()    # no slot of the instance that left was one for it
+        assert ask_sequence(server, stays) == "m_0_0"
+        assert ask_sequence(server, stays, sequence_end=True) == "m_0_0"
+        if which == "conch":
+            assert waits.result() == "m_0_0"
+        assert counted(server) == {"conch": 7, "triton": 6}[which]
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_silence_ends_an_instance_that_leaves(which, tmp_path):
+    more = "sequence_batching { max_sequence_idle_microseconds: 1000000 }\n"
+    model = Witness(tmp_path, '{ name: "old" kind: KIND_CPU }', more)
+    with start(which, tmp_path) as server:
+        assert ask_sequence(server, 1, sequence_start=True) == "old_0"
+        model.load(server, '{ name: "new" kind: KIND_MODEL }', more)
+        assert ask_sequence(server, 2, sequence_start=True, sequence_end=True) == "new_0"
+        server.wait_log("finalized instance old_0")
+        assert "finalized model" not in server.log()
+
+
+@pytest.mark.parametrize("end", ["unload", "reload", "stop"])
+@pytest.mark.conch_only("what becomes of a sequence without a request when its model goes is each server's own")
+def test_a_model_ends_while_an_instance_keeps_a_sequence(end, tmp_path):
+    more = STRATEGIES["direct"]
+    model = Witness(tmp_path, '{ name: "old" kind: KIND_CPU }', more)
+    with start("conch", tmp_path, "--exit-timeout-secs=1") as server:
+        assert ask_sequence(server, 1, sequence_start=True) == "old_0"
+        model.load(server, '{ name: "new" kind: KIND_MODEL }', more)
+        assert ask_sequence(server, 2, sequence_start=True) == "new_0"
+        assert ask_sequence(server, 1) == "old_0"
+        assert "finalized" not in server.log()
+        if end == "unload":
+            assert command(server, "unload", "m") == (200, "")
+        elif end == "reload":
+            model.load(server, '{ name: "new" kind: KIND_MODEL }', more, other="x")
+        else:
+            server.signal(servers.signal.SIGTERM)
+            server.wait()
+        server.wait_log("finalized model m")
+        assert server.log().index("finalized instance old_0") < server.log().index("finalized model m")
+
+
+@pytest.mark.conch_only("sequences that wait get slots of new instances; in the genuine Triton they go on waiting")
+@pytest.mark.parametrize("strategy", ["direct", "oldest"])
+@pytest.mark.sanitize
+def test_no_sequence_fails_while_instances_come_and_go(strategy, tmp_path):
+    more = STRATEGIES[strategy]
+    model = Witness(tmp_path, "{ count: 2 kind: KIND_CPU }", more)
+    done = threading.Event()
+
+    def update(server):
+        try:
+            for i in range(UPDATES["conch"] // 2):
+                model.load(server, f"{{ count: {1 + i % 4} kind: KIND_CPU }}, {{ count: {1 + i % 3} kind: KIND_MODEL }}", more)
+        finally:
+            done.set()
+
+    def keep_asking(server, number):
+        n = 0
+        while not done.is_set():
+            by = {ask_sequence(server, number, sequence_start=step == 0, sequence_end=step == 3) for step in range(4)}
+            assert len(by) == 1, by
+            n += 4
+        return n
+
+    with start("conch", tmp_path) as server, concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
+        asking = [pool.submit(keep_asking, server, 1 + i) for i in range(CLIENTS)]
+        pool.submit(update, server).result()
+        n = sum(one.result() for one in asking)
+        assert counted(server) == n
         assert "finalized model" not in server.log()
 
 

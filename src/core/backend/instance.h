@@ -124,8 +124,9 @@ struct instance {
     /* Its end while the model serves (core/sched/pull_change.c). */
     void (*on_unused)(struct instance *in); /* constant from the first request on */
     atomic_uint n_users;                    /* see instance_ref() */
-    bool is_leaving;                        /* under scheduler.mu: it gets no more work */
-    struct list leaving_link;               /* likewise: in a list of its scheduler */
+    bool is_draining; /* set under scheduler.mu, by control: it leaves after its sequences */
+    bool is_leaving;  /* under scheduler.mu: it gets no more work */
+    struct list leaving_link; /* likewise: in a list of its scheduler */
     struct list watched_link; /* under watch.mu: of those that leave and execute yet */
     struct control_job end;   /* ends it */
 

@@ -218,24 +218,35 @@ static bool is_same_kind(const struct kind *a, const struct kind *b)
 
 /* The model's instances, while it is decided which of them stay. */
 struct present {
-    struct model *model;
-    struct kind *kinds; /* by instance */
+    uint32_t n, n_draining;
+    struct instance **instances; /* those that do not drain: only this thread takes them away */
+    struct kind *kinds;          /* by instance */
     bool *stays;
 };
 
 static void find_present(struct model *m, struct present *p)
 {
-    p->model = m;
-    p->kinds = mem_alloc((m->n_instances + 1) * sizeof(*p->kinds));
-    p->stays = mem_zalloc((m->n_instances + 1) * sizeof(*p->stays));
-    for (uint32_t i = 0; i < m->n_instances; i++)
-        p->kinds[i] = kind_of(m->instances[i]->group);
+    p->n = p->n_draining = 0;
+    mutex_lock(&m->config_mu); /* those that drain leave when they please */
+    p->instances = mem_alloc((m->n_instances + 1) * sizeof(struct instance *));
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        if (m->instances[i]->is_draining)
+            p->n_draining++;
+        else
+            p->instances[p->n++] = m->instances[i];
+    }
+    mutex_unlock(&m->config_mu);
+    p->kinds = mem_alloc((p->n + 1) * sizeof(*p->kinds));
+    p->stays = mem_zalloc((p->n + 1) * sizeof(*p->stays));
+    for (uint32_t i = 0; i < p->n; i++)
+        p->kinds[i] = kind_of(p->instances[i]->group);
 }
 
 static void present_done(struct present *p)
 {
-    for (uint32_t i = 0; i < p->model->n_instances; i++)
+    for (uint32_t i = 0; i < p->n; i++)
         mem_free(p->kinds[i].bytes);
+    mem_free(p->instances);
     mem_free(p->kinds);
     mem_free(p->stays);
 }
@@ -243,12 +254,12 @@ static void present_done(struct present *p)
 /* Returns an instance of that kind that has no place yet, the first one; NULL: there is none. */
 static struct instance *find_place_for(struct present *p, const struct kind *kind, int device)
 {
-    for (uint32_t i = 0; i < p->model->n_instances; i++) {
-        if (p->stays[i] || p->model->instances[i]->device_id != device ||
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->stays[i] || p->instances[i]->device_id != device ||
             !is_same_kind(&p->kinds[i], kind))
             continue;
         p->stays[i] = true;
-        return p->model->instances[i];
+        return p->instances[i];
     }
     return NULL;
 }
@@ -324,16 +335,16 @@ struct status *instances_change_begin(struct model *m, struct backend_registry *
         return st;
 
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    c->all = mem_zalloc((n + 1) * sizeof(struct instance *));
-    c->new = mem_zalloc((n + 1) * sizeof(struct instance *));
-    c->leaving = mem_zalloc((m->n_instances + 1) * sizeof(struct instance *));
-    making.jobs = mem_zalloc((n + 1) * sizeof(*making.jobs));
     find_present(m, &present);
+    c->all = mem_zalloc((n + present.n + present.n_draining + 1) * sizeof(struct instance *));
+    c->new = mem_zalloc((n + 1) * sizeof(struct instance *));
+    c->leaving = mem_zalloc((present.n + 1) * sizeof(struct instance *));
+    making.jobs = mem_zalloc((n + 1) * sizeof(*making.jobs));
     for (size_t g = 0; g < pb->n_instance_group; g++)
         place_group(c, &present, &making, pb->instance_group[g]);
-    for (uint32_t i = 0; i < m->n_instances; i++) {
+    for (uint32_t i = 0; i < present.n; i++) {
         if (!present.stays[i])
-            c->leaving[c->n_leaving++] = m->instances[i];
+            c->leaving[c->n_leaving++] = present.instances[i];
     }
     present_done(&present);
     choose_names(c, &making);

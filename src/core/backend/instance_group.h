@@ -34,7 +34,9 @@ struct instance_change {
     struct model *model;
     struct model_config *config; /* has the groups */
     uint32_t n, n_new, n_leaving;
-    struct instance **all;     /* in the order of the groups: those that stay, and new ones */
+    /* In the order of the groups: those that stay, and new ones. It has room for all others of the
+     * model, which drain: they go on until their sequences have ended. */
+    struct instance **all;
     struct instance **new;     /* the new ones of them */
     struct instance **leaving; /* those of the model that the groups have no place for */
 };

@@ -67,7 +67,7 @@ struct status *pull_init(struct pull_scheduler *s, const struct pull_ops *ops, s
     list_init(&s->unanswered);
     list_init(&s->left);
     list_init(&s->unused);
-    s->is_answering = false;
+    s->is_answering = s->has_drained = s->ends_drained = false;
     s->deadline_timer.set = s->watch.deadline_timer.set = NULL;
     s->idle_look_ns = UINT64_MAX;
     memset(&s->loans, 0, sizeof(s->loans));
@@ -155,6 +155,8 @@ static void on_scheduler_timer(struct deadline_timer *t)
     must_post |= pull_hand_refused_to_helper_locked(s);
     pull_show_pending_locked(s);
     bool has_left = !list_empty(&s->left) || !list_empty(&s->unused);
+    bool has_drained = s->has_drained && !s->ends_drained;
+    s->ends_drained |= has_drained;
     mutex_unlock(&s->mu);
     if (must_post) {
         s->answers.run = pull_answer_refused_late;
@@ -162,6 +164,8 @@ static void on_scheduler_timer(struct deadline_timer *t)
     }
     if (UNLIKELY(has_left))
         pull_end_unused(s);
+    if (UNLIKELY(has_drained))
+        pull_end_drained(s);
 }
 
 /* Is the request refused, whatever the kind of scheduler? */

@@ -60,10 +60,15 @@ struct pull_ops {
     uint64_t (*find_oldest_locked)(const struct pull_scheduler *s);
     /* Under mu. Returns how many sequences have begun and not ended. Optional. */
     size_t (*n_open_locked)(const struct pull_scheduler *s);
-    /* Under mu. The model has these instances, too, from now on; of kinds that are `per_instance`.
-     * They lose none while the model serves. */
+    /* Of kinds that are `per_instance`, under mu. The model has these instances, too, from now on.
+     */
     void (*add_instances_locked)(struct pull_scheduler *s, struct instance *const *instances,
                                  uint32_t n);
+    /* … The instance gets nothing new. Returns whether it must stay for what it has: then
+     * pull_drained_locked() says when that is over. May be called again. */
+    bool (*drain_locked)(struct pull_scheduler *s, struct instance *in);
+    /* … The instance, for which drain_locked() has said no, is the model's no more. */
+    void (*remove_instance_locked)(struct pull_scheduler *s, struct instance *in);
     /* Frees the scheduler. No instance runs, and no request is left. */
     void (*free)(struct pull_scheduler *s);
 };
@@ -109,9 +114,12 @@ struct pull_scheduler {
     /* Out of service (pull_change.c): instances that have left their last runner; those that nobody
      * uses any more. The timer sees to both. */
     struct list left, unused;
-    struct cond quiet;      /* stopping, and no instance has a runner any more */
-    struct list unanswered; /* requests that a timer refused: a helper thread answers them */
-    bool is_answering;      /* that helper is at work, or about to be */
+    bool has_drained;           /* an instance need not stay any longer */
+    bool ends_drained;          /* a helper takes such instances out, or is about to */
+    struct control_job drained; /* the helper's */
+    struct cond quiet;          /* stopping, and no instance has a runner any more */
+    struct list unanswered;     /* requests that a timer refused: a helper thread answers them */
+    bool is_answering;          /* that helper is at work, or about to be */
     struct deadline_timer deadline_timer;
     uint64_t idle_look_ns; /* when it fires to end idle workers; UINT64_MAX: none waits */
     bool closing;          /* flushing, and no new sequence begins */
@@ -143,6 +151,10 @@ void pull_on_late_end(struct request *r);
  * refused requests under mu unlocks it with this function.
  */
 void pull_unlock(struct pull_scheduler *s);
+
+/* pull_drained_locked - an instance for which drain_locked() has said yes need not stay any longer:
+ * a helper takes it out. */
+void pull_drained_locked(struct pull_scheduler *s);
 
 /* pull_waits_locked - counts the request as waiting: it is being pushed, or the backend has
  * given it back. */

@@ -4,7 +4,10 @@
  * instances. All of them are exchanged in one hold of mu: those that stay keep their runners, loans
  * are called back, and new ones are idle, so that they get at once what waits. The others leave:
  *
- *   in service ─ pull_change() ─┬─ a runner has it ─► leaving: it finishes its batch, takes none
+ *   in service ─ pull_change() ─┬─ it has sequences ─► draining: in service yet, gets no new ones
+ *                               │                        │ pull_drained_locked(): the timer has a
+ *                               │◄───────────────────────┘ helper take it out, run_end_drained()
+ *                               ├─ a runner has it ─► leaving: it finishes its batch, takes none
  *                               │                        │ pull_leave_locked()
  *                               └─ it was idle ─► left ◄─┘
  *                                                  │ the timer drops the scheduler's reference,
@@ -17,6 +20,9 @@
  * A runner cannot end its own instance, since its worker is to be joined; nor can the thread that
  * drops the last reference, which may be one of the backend. So both leave it to the timer, which
  * may be set under mu. Each instance that leaves counts as a request of the model, until its end.
+ *
+ * Those that drain are the last ones among the model's instances, and go with the model when it
+ * stops before their sequences end.
  */
 #include "core/sched/pull_priv.h"
 
@@ -62,11 +68,12 @@ static uint32_t count_executing(struct instance *const *instances, uint32_t n)
 bool pull_can_change(struct scheduler *base, const struct instance_change *c)
 {
     struct pull_scheduler *s = pull_from_base(base);
-    const struct model *m = s->model;
     if (!c)
         return true;
-    return (!s->ops->per_instance || c->n_leaving == 0) &&
-           count_executing(m->instances, m->n_instances) > 0 && count_executing(c->all, c->n) > 0 &&
+    mutex_lock(&s->mu);
+    bool executes = s->n_instances > 0;
+    mutex_unlock(&s->mu);
+    return executes && count_executing(c->all, c->n) > 0 &&
            !(s->execution.mode == EXECUTION_INLINE && pull_bound_instance(c->all, c->n)) &&
            pull_may_leave(s, c->all, c->n) == s->leaves;
 }
@@ -127,14 +134,35 @@ static void number_locked(struct pull_scheduler *s, const struct instance_change
     mem_free(idle);
 }
 
-void pull_change(struct scheduler *base, struct instance_change *c)
+/* Of those that are to leave, some stay until they have drained, as do those of changes before. */
+static void keep_draining_locked(struct pull_scheduler *s, struct instance_change *c)
 {
-    struct pull_scheduler *s = pull_from_base(base);
-    MEM_CHARGE(s->model->owner, MEM_INSTANCES);
-    mutex_lock(&s->mu);
+    const struct model *m = s->model;
+    uint32_t n_leaving = 0;
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        if (m->instances[i]->is_draining)
+            c->all[c->n++] = m->instances[i];
+    }
+    for (uint32_t i = 0; i < c->n_leaving; i++) {
+        struct instance *in = c->leaving[i];
+        if (s->ops->drain_locked && s->ops->drain_locked(s, in)) {
+            in->is_draining = true;
+            c->all[c->n++] = in;
+        } else {
+            c->leaving[n_leaving++] = in;
+        }
+    }
+    c->n_leaving = n_leaving;
+}
+
+static void exchange_and_unlock(struct pull_scheduler *s, struct instance_change *c)
+{
     call_all_back_locked(s);
-    for (uint32_t i = 0; i < c->n_leaving; i++)
+    for (uint32_t i = 0; i < c->n_leaving; i++) {
         make_leave_locked(s, c->leaving[i]);
+        if (s->ops->remove_instance_locked)
+            s->ops->remove_instance_locked(s, c->leaving[i]);
+    }
     for (uint32_t i = 0; i < c->n_new; i++)
         prepare_new_locked(s, c->new[i]);
     number_locked(s, c);
@@ -146,6 +174,60 @@ void pull_change(struct scheduler *base, struct instance_change *c)
         s->ops->add_instances_locked(s, c->new, c->n_new);
     pull_dispatch_and_unlock(s);
     c->all = before;
+}
+
+void pull_change(struct scheduler *base, struct instance_change *c)
+{
+    struct pull_scheduler *s = pull_from_base(base);
+    MEM_CHARGE(s->model->owner, MEM_INSTANCES);
+    mutex_lock(&s->mu);
+    keep_draining_locked(s, c);
+    exchange_and_unlock(s, c);
+}
+
+/* ---- Instances that drain -------------------------------------------------------------------- */
+
+void pull_drained_locked(struct pull_scheduler *s)
+{
+    s->has_drained = true;
+    deadline_timer_fire_by(&s->deadline_timer, clock_now_ns(s->clock));
+}
+
+/* On a helper. */
+static void run_end_drained(struct control_job *job)
+{
+    struct pull_scheduler *s = CONTAINER_OF(job, struct pull_scheduler, drained);
+    struct model *m = s->model;
+    struct instance_change c = {.model = m};
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    mutex_lock(&s->mu);
+    s->has_drained = s->ends_drained = false;
+    c.all = mem_alloc((m->n_instances + 1) * sizeof(struct instance *));
+    c.leaving = mem_alloc((m->n_instances + 1) * sizeof(struct instance *));
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        struct instance *in = m->instances[i];
+        if (in->is_draining && !s->ops->drain_locked(s, in))
+            c.leaving[c.n_leaving++] = in;
+        else
+            c.all[c.n++] = in;
+    }
+    exchange_and_unlock(s, &c);
+    instances_change_done(&c);
+    pull_release_model(m);
+}
+
+void pull_end_drained(struct pull_scheduler *s)
+{
+    struct model *m = s->model;
+    if (!model_ref_unless_alone(m))
+        return;
+    model_request_begun(m);
+    if (atomic_load(&m->stopping)) {
+        pull_release_model(m);
+        return;
+    }
+    s->drained.run = run_end_drained;
+    helpers_post(m->services->helpers, &s->drained);
 }
 
 /* ---- The end of an instance ------------------------------------------------------------------ */

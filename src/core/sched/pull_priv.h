@@ -157,6 +157,9 @@ static inline bool pull_has_work_locked(struct pull_scheduler *s, const struct i
  * held. */
 void pull_end_unused(struct pull_scheduler *s);
 
+/* pull_end_drained - has instances taken out of service that have drained. Thread: as above. */
+void pull_end_drained(struct pull_scheduler *s);
+
 /* pull_on_unused - of instances. */
 void pull_on_unused(struct instance *in);
 

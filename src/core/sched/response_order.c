@@ -22,6 +22,14 @@ void response_order_done(struct response_order *o)
     mutex_done(&o->mu);
 }
 
+bool response_order_is_empty(struct response_order *o)
+{
+    mutex_lock(&o->mu);
+    bool is_empty = list_empty(&o->waiting);
+    mutex_unlock(&o->mu);
+    return is_empty;
+}
+
 void response_order_add(struct response_order *o, struct request *r)
 {
     r->order.in = o;

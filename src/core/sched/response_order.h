@@ -41,6 +41,9 @@ void response_order_init(struct response_order *o);
 /* response_order_done - no request has a position. */
 void response_order_done(struct response_order *o);
 
+/* response_order_is_empty - has no request a position? Thread: any. */
+bool response_order_is_empty(struct response_order *o);
+
 /*
  * response_order_add - gives the request the last position; from now on its responses are sent with
  * response_order_respond().

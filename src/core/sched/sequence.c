@@ -210,7 +210,7 @@ static struct slot *make_slot_locked(struct sequence_scheduler *ss)
     struct instance_slots *slots = NULL;
     for (uint32_t i = 0; i < ss->n_instances; i++) {
         struct instance_slots *these = ss->instance_slots[i];
-        if (these->scheduler && (!slots || these->n_made < slots->n_made))
+        if (these->scheduler && !these->is_leaving && (!slots || these->n_made < slots->n_made))
             slots = these;
     }
     if (!slots || slots->n_made == ss->n_slots)
@@ -238,6 +238,7 @@ static void enter_slot_locked(struct sequence *seq, struct slot *slot, uint64_t 
 {
     seq->slot = slot;
     slot->sequence = seq;
+    slot->instance_slots->n_used++;
     seq->active_ns = now_ns;
     set_timer_locked(seq, add_wait_ns(now_ns, seq->scheduler->idle_ns));
 }
@@ -279,12 +280,17 @@ static void refill_slot_locked(struct slot *slot)
 static void release_slot_locked(struct sequence *seq)
 {
     struct slot *slot = seq->slot;
+    struct instance_slots *slots = slot->instance_slots;
     release_id_locked(seq);
     clear_timer_locked(seq);
     list_remove(&seq->link);
     seq->slot = NULL;
     slot->sequence = NULL;
-    refill_slot_locked(slot);
+    slots->n_used--;
+    if (LIKELY(!slots->is_leaving))
+        refill_slot_locked(slot);
+    else if (slots->n_used == 0)
+        pull_drained_locked(&seq->scheduler->scheduler);
 }
 
 /* ---- For the strategies ---------------------------------------------------------------------- */
@@ -335,7 +341,8 @@ static struct sequence *detach_sequence(struct request *r)
 static bool is_sequence_over(const struct sequence *seq)
 {
     const struct sequence_scheduler *ss = seq->scheduler;
-    bool in_the_way = ss->scheduler.flushing && !list_empty(&ss->backlog);
+    bool in_the_way = ss->scheduler.flushing && !list_empty(&ss->backlog) &&
+                      !seq->slot->instance_slots->is_leaving;
     return (ss->iterative || in_the_way) && !seq->running && list_empty(&seq->waiting);
 }
 
@@ -708,7 +715,7 @@ static void on_sequence_timer_locked(struct pull_scheduler *s)
 
 /* ---- The scheduler --------------------------------------------------------------------------- */
 
-static void end_instance_slots(struct instance_slots *slots)
+static void free_slots_locked(struct instance_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n_made; i++) {
         struct sequence *seq = slots->by_number[i]->sequence;
@@ -716,7 +723,13 @@ static void end_instance_slots(struct instance_slots *slots)
             free_sequence_locked(seq); /* no request was left; no other thread takes the lock now */
         mem_free(slots->by_number[i]);
     }
-    mem_free(slots->by_number);
+    mem_free(TAKE(slots->by_number));
+    slots->n_made = slots->capacity = 0;
+}
+
+static void end_instance_slots(struct instance_slots *slots)
+{
+    free_slots_locked(slots);
     response_order_done(&slots->order);
     mem_free(slots);
 }
@@ -728,6 +741,9 @@ static void free_sequence_scheduler(struct pull_scheduler *s)
     for (uint32_t i = 0; i < ss->n_instances; i++)
         end_instance_slots(ss->instance_slots[i]);
     mem_free(ss->instance_slots);
+    struct list *link;
+    while ((link = list_pop(&ss->spare)))
+        end_instance_slots(LIST_ENTRY(link, struct instance_slots, link));
     map_done(&ss->numbers);
     map_done(&ss->texts);
     padding_done(&ss->paddings);
@@ -774,13 +790,31 @@ static uint64_t find_oldest_request(const struct pull_scheduler *s)
     return oldest_ns;
 }
 
+/* Returns those of an instance that has left and owes no response; NULL: there are none. */
+static struct instance_slots *take_spare_slots_locked(struct sequence_scheduler *ss)
+{
+    LIST_FOR_EACH (link, &ss->spare) {
+        struct instance_slots *slots = LIST_ENTRY(link, struct instance_slots, link);
+        if (response_order_is_empty(&slots->order)) {
+            list_remove(link);
+            return slots;
+        }
+    }
+    return NULL;
+}
+
 static struct instance_slots *new_instance_slots(struct sequence_scheduler *ss, struct instance *in)
 {
-    struct instance_slots *slots = mem_zalloc(sizeof(*slots));
+    struct instance_slots *slots = take_spare_slots_locked(ss);
+    if (!slots) {
+        slots = mem_zalloc(sizeof(*slots));
+        response_order_init(&slots->order);
+    }
     slots->place = ss->n_instances;
+    slots->scheduler = NULL;
+    slots->is_leaving = false;
     list_init(&slots->ready);
     list_init(&slots->silent);
-    response_order_init(&slots->order);
     in->instance_slots = slots;
     if (in->group->passive)
         return slots;
@@ -806,6 +840,33 @@ static void add_instances_locked(struct pull_scheduler *s, struct instance *cons
         refill_slot_locked(slot);
 }
 
+/* Its free slots are nobody's from now on. */
+static bool drain_instance_locked(struct pull_scheduler *s, struct instance *in)
+{
+    struct sequence_scheduler *ss = to_sequences(s);
+    struct instance_slots *slots = in->instance_slots;
+    for (uint32_t i = 0; !slots->is_leaving && i < slots->n_made; i++) {
+        if (!slots->by_number[i]->sequence)
+            heap_remove(&ss->free_slots, &slots->by_number[i]->free_node);
+    }
+    slots->is_leaving = true;
+    return slots->n_used > 0;
+}
+
+/* The places of the others keep their order, and so does the heap of free slots. */
+static void remove_instance_locked(struct pull_scheduler *s, struct instance *in)
+{
+    struct sequence_scheduler *ss = to_sequences(s);
+    struct instance_slots *slots = in->instance_slots;
+    for (uint32_t i = slots->place + 1; i < ss->n_instances; i++) {
+        ss->instance_slots[i - 1] = ss->instance_slots[i];
+        ss->instance_slots[i - 1]->place = i - 1;
+    }
+    ss->n_instances--;
+    free_slots_locked(slots);
+    list_push(&ss->spare, &slots->link);
+}
+
 static const struct pull_ops ops = {
     .for_requests = &request_ops,
     .batches = true,
@@ -818,6 +879,8 @@ static const struct pull_ops ops = {
     .on_timer_locked = on_sequence_timer_locked,
     .n_open_locked = count_open_sequences,
     .add_instances_locked = add_instances_locked,
+    .drain_locked = drain_instance_locked,
+    .remove_instance_locked = remove_instance_locked,
     .free = free_sequence_scheduler,
 };
 
@@ -867,6 +930,7 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
     map_init(&ss->numbers);
     map_init(&ss->texts);
     list_init(&ss->backlog);
+    list_init(&ss->spare);
     heap_init(&ss->free_slots, is_slot_before);
     heap_init(&ss->timers, is_timer_before);
     padding_init(&ss->paddings, m, &ss->injected);

@@ -81,6 +81,8 @@ struct slot {
 struct instance_slots {
     struct sequence_scheduler *scheduler; /* NULL: the instance is passive, and has no slots */
     uint32_t place;                       /* among those of all instances */
+    bool is_leaving;                      /* a slot that gets free stays so */
+    uint32_t n_used;                      /* slots that have a sequence */
     uint32_t n_made, capacity;
     struct slot **by_number; /* as many as were ever needed at a time */
     uint32_t n_ready;
@@ -98,6 +100,8 @@ struct instance_slots {
     struct response_order order;
     struct batch batch;
     struct sequence *last; /* of the batch; NULL: it has none */
+
+    struct list link; /* in scheduler.spare */
 };
 
 struct sequence {
@@ -139,6 +143,8 @@ struct sequence_scheduler {
     /* Under scheduler.mu. */
     uint32_t n_instances;
     struct instance_slots **instance_slots;
+    /* Those of instances that have left, for new ones: responses may yet be sent in their order. */
+    struct list spare;
     struct map numbers, texts; /* known sequences by their ids */
     struct list backlog;       /* sequences, oldest first */
     struct heap free_slots;    /* the lowest number first, whichever the instance */

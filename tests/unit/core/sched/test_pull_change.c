@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model gets other instances while threads ask it: every request is executed once, and each
- * instance that leaves is finalised once, when it is not used any more. Meant to run under tsan.
+ * A model gets other instances while threads ask it: every request is executed once, those of a
+ * sequence on one instance, and each instance that leaves is finalised once, when it is not used
+ * any more. Meant to run under tsan.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -26,13 +27,18 @@
     "input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                                            \
     "output { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 
-#define SEQUENCES "sequence_batching { direct { } }"
+#define SEQUENCES "sequence_batching { max_sequence_idle_microseconds: 600000000 direct { } }"
+#define OLDEST                                                                                     \
+    "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 600000000 "             \
+    "oldest { max_candidate_sequences: 2 preserve_ordering: true } }"
 
-enum { N_THREADS = 4, N_CHANGES = 150 };
+enum { N_THREADS = 4, N_CHANGES = 150, LENGTH = 3 /* of a sequence of the storm */ };
 
 static atomic_int n_executed, n_initialized, n_finalized, n_used_after_end;
 static atomic_int n_inside, n_together; /* executions at once; the most of them */
 static atomic_bool is_over;
+static struct instance *_Atomic executed_by[N_THREADS + 2]; /* by sequence */
+static struct clock_fake fake;
 static struct backend_registry registry;
 
 /* The state of an instance is its own address while it may be used. */
@@ -57,13 +63,29 @@ static struct status *execute(struct instance *in, struct request **requests, ui
         atomic_store(&n_together, n_now);
     if (in->state != in)
         atomic_fetch_add(&n_used_after_end, 1);
-    atomic_fetch_add(&n_executed, (int)n);
+    int n_asked = 0;
     for (uint32_t i = 0; i < n; i++)
+        n_asked += !requests[i]->seq.padding;
+    atomic_fetch_add(&n_executed, n_asked);
+    for (uint32_t i = 0; i < n; i++) {
+        atomic_store(&executed_by[requests[i]->maker.correlation_id.number], in);
         fake_answer(requests[i]);
+    }
     if (in->state != in)
         atomic_fetch_add(&n_used_after_end, 1);
     atomic_fetch_sub(&n_inside, 1);
     return NULL;
+}
+
+static void made(struct fake_model *f)
+{
+    atomic_store(&n_executed, 0);
+    atomic_store(&n_finalized, 0);
+    atomic_store(&n_used_after_end, 0);
+    f->backend.fns.instance_initialize = initialize;
+    f->backend.fns.instance_finalize = finalize;
+    f->model->instances[0]->state = f->model->instances[0];
+    atomic_store(&n_initialized, 1);
 }
 
 static void make(struct fake_model *f, struct server_options *options, const char *more,
@@ -71,17 +93,11 @@ static void make(struct fake_model *f, struct server_options *options, const cha
 {
     char config[1024];
     snprintf(config, sizeof(config), TENSORS "%s", more);
-    atomic_store(&n_executed, 0);
-    atomic_store(&n_finalized, 0);
-    atomic_store(&n_used_after_end, 0);
     if (options)
         fake_model_make_with(f, options, config, 1, execution);
     else
         fake_model_make_initialized(f, config, 1, execution, initialize);
-    f->backend.fns.instance_initialize = initialize;
-    f->backend.fns.instance_finalize = finalize;
-    f->model->instances[0]->state = f->model->instances[0];
-    atomic_store(&n_initialized, 1);
+    made(f);
 }
 
 /* Begins a change to these groups. @ret_change  NULL: the model would have to be loaded anew */
@@ -129,22 +145,41 @@ struct submitter {
     pthread_t thread;
     struct fake_model *model;
     bool may_inline;
+    uint64_t sequence; /* 0: its requests are of none */
     int n_asked;
 };
+
+static void join_sequence(struct request *r, uint64_t sequence, int step)
+{
+    r->maker.correlation_id.number = sequence;
+    r->maker.flags = (step == 0 ? REQUEST_SEQUENCE_START : 0u) |
+                     (step == LENGTH - 1 ? REQUEST_SEQUENCE_END : 0u);
+}
 
 static void *keep_asking(void *arg)
 {
     struct submitter *s = arg;
-    while (!atomic_load(&is_over)) {
+    struct instance *before = NULL;
+    int step = 0;
+    while (!atomic_load(&is_over) || step > 0) {
         struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
         struct fake_request fr;
         prepare(&fr, s->model, s->may_inline ? &budget : NULL);
+        if (s->sequence)
+            join_sequence(&fr.request, s->sequence, step);
         assert_null(server_infer(&s->model->server, &fr.request));
         fake_request_wait(&fr);
         assert_int_equal(fr.n_responses, 1);
         assert_false(fr.failed);
         fake_request_end(&fr);
         s->n_asked++;
+        if (!s->sequence)
+            continue;
+        struct instance *in = atomic_load(&executed_by[s->sequence]);
+        if (step > 0)
+            assert_ptr_equal(in, before);
+        before = in;
+        step = (step + 1) % LENGTH;
     }
     return NULL;
 }
@@ -174,7 +209,9 @@ static void storm(struct server_options *options, const char *more, const char *
     atomic_store(&is_over, false);
     atomic_store(&n_together, 0);
     for (int i = 0; i < N_THREADS; i++) {
-        submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
+        bool has_sequences = model_config_sequences(f.model->config) != NULL;
+        submitters[i] = (struct submitter){
+            .model = &f, .may_inline = i % 2 == 0, .sequence = has_sequences ? (uint64_t)i + 1 : 0};
         pthread_create(&submitters[i].thread, NULL, keep_asking, &submitters[i]);
     }
     for (int i = 0; i < N_CHANGES; i++) {
@@ -219,12 +256,22 @@ static void requests_go_on_while_instances_change(void **state)
           false);
 }
 
+static void sequences_go_on_while_instances_change(void **state)
+{
+    (void)state;
+    storm(NULL, SEQUENCES, "", false);
+    storm(NULL, OLDEST, "", false);
+}
+
 static void limits_follow_the_instances(void **state)
 {
     (void)state;
-    struct server_options *o = server_options_new();
-    o->limits_rate = true;
-    storm(o, "", "rate_limiter { resources { name: 'R' count: 1 } priority: 2 }", false);
+    static const char *const more[] = {"", SEQUENCES};
+    for (size_t i = 0; i < ARRAY_SIZE(more); i++) {
+        struct server_options *o = server_options_new();
+        o->limits_rate = true;
+        storm(o, more[i], "rate_limiter { resources { name: 'R' count: 1 } priority: 2 }", false);
+    }
 }
 
 /* ---- One change ------------------------------------------------------------------------------ */
@@ -315,20 +362,9 @@ static void other_changes_are_loads(void **state)
     assert_null(change);
     assert_int_equal(f.model->n_instances, 1);
     fake_model_end(&f);
-
-    make(&f, NULL, SEQUENCES, execute); /* an instance may have sequences */
-    assert_null(begin(&f, SEQUENCES, "instance_group { kind: KIND_MODEL }", &change));
-    assert_null(change);
-    fake_model_end(&f);
 }
 
-static struct instance *_Atomic executed_by[3]; /* by sequence */
-
-static struct status *note_sequence(struct instance *in, struct request **requests, uint32_t n)
-{
-    atomic_store(&executed_by[requests[0]->maker.correlation_id.number], in);
-    return execute(in, requests, n);
-}
+/* ---- Sequences ------------------------------------------------------------------------------- */
 
 static void begin_request(struct fake_request *fr, struct fake_model *f, uint64_t id,
                           uint32_t flags)
@@ -354,7 +390,7 @@ static void sequences_of_the_backlog_enter_new_instances(void **state)
     (void)state;
     struct fake_model f;
     struct fake_request one, two;
-    make(&f, NULL, SEQUENCES, note_sequence);
+    make(&f, NULL, SEQUENCES, execute);
     struct instance *first = f.model->instances[0];
     begin_request(&one, &f, 1, REQUEST_SEQUENCE_START);
     assert_ptr_equal(end_request(&one, 1), first);
@@ -371,6 +407,159 @@ static void sequences_of_the_backlog_enter_new_instances(void **state)
     assert_ptr_equal(end_request(&two, 2), f.model->instances[1]);
     fake_model_end(&f);
 }
+
+static struct instance *ask(struct fake_model *f, uint64_t id, uint32_t flags)
+{
+    struct fake_request fr;
+    begin_request(&fr, f, id, flags);
+    return end_request(&fr, id);
+}
+
+static uint32_t count_instances(struct fake_model *f)
+{
+    struct pull_scheduler *s = pull_scheduler_of(f->model);
+    mutex_lock(&s->mu);
+    uint32_t n = f->model->n_instances;
+    mutex_unlock(&s->mu);
+    return n;
+}
+
+/* Each instance has one slot. */
+static void a_sequence_keeps_its_instance_to_its_end(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request waits;
+    make(&f, NULL, SEQUENCES, execute);
+    change(&f, SEQUENCES, "instance_group { count: 2 kind: KIND_CPU }");
+    struct instance *first = f.model->instances[0], *second = f.model->instances[1];
+    assert_ptr_equal(ask(&f, 1, REQUEST_SEQUENCE_START), first);
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_START), second);
+    begin_request(&waits, &f, 3, REQUEST_SEQUENCE_START);
+    change(&f, SEQUENCES, "instance_group { kind: KIND_CPU }");
+    assert_int_equal(f.model->config->pb->instance_group[0]->count, 1);
+    assert_int_equal(count_instances(&f), 2);
+    assert_ptr_equal(ask(&f, 2, 0), second);
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_END), second);
+    await_finalized(1);
+    assert_int_equal(count_instances(&f), 1);
+    assert_null(atomic_load(&executed_by[3])); /* the slot that was free was none for it */
+    assert_ptr_equal(ask(&f, 1, REQUEST_SEQUENCE_END), first);
+    assert_ptr_equal(end_request(&waits, 3), first);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_finalized), 2);
+    assert_int_equal(atomic_load(&n_used_after_end), 0);
+}
+
+/* Each instance has two slots. */
+static void the_last_sequence_of_several_ends_the_instance(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, OLDEST, execute);
+    struct instance *first = f.model->instances[0];
+    assert_ptr_equal(ask(&f, 1, REQUEST_SEQUENCE_START), first);
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_START), first);
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_END), first);
+    assert_ptr_equal(ask(&f, 3, REQUEST_SEQUENCE_START), first); /* both slots were made */
+    assert_ptr_equal(ask(&f, 3, REQUEST_SEQUENCE_END), first);
+    change(&f, OLDEST, "instance_group { kind: KIND_MODEL }");
+    struct instance *second = f.model->instances[0];
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_START), second); /* not in the free slot */
+    assert_ptr_equal(ask(&f, 1, 0), first);
+    assert_int_equal(atomic_load(&n_finalized), 0);
+    assert_ptr_equal(ask(&f, 1, REQUEST_SEQUENCE_START), first); /* it has not ended */
+    assert_ptr_equal(ask(&f, 1, REQUEST_SEQUENCE_END), first);
+    await_finalized(1);
+    assert_ptr_equal(ask(&f, 2, REQUEST_SEQUENCE_END), second);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_used_after_end), 0);
+}
+
+/* Instances of three changes drain at a time; what an earlier one has left is not asked for. */
+static void changes_follow_while_instances_drain(void **state)
+{
+    (void)state;
+    static const char *const groups[] = {"instance_group { kind: KIND_MODEL }",
+                                         "instance_group { kind: KIND_CPU }"};
+    struct fake_model f;
+    struct instance *in[4];
+    make(&f, NULL, SEQUENCES, execute);
+    for (uint64_t i = 0; i < 4; i++) {
+        in[i] = ask(&f, i + 1, REQUEST_SEQUENCE_START);
+        for (uint64_t before = 0; before < i; before++)
+            assert_ptr_not_equal(in[i], in[before]);
+        assert_int_equal(count_instances(&f), i + 1);
+        if (i < 3)
+            change(&f, SEQUENCES, groups[i % 2]);
+    }
+    assert_int_equal(atomic_load(&n_finalized), 0);
+    static const uint64_t order[] = {1, 0, 2};
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(ask(&f, order[i] + 1, REQUEST_SEQUENCE_END), in[order[i]]);
+        await_finalized(i + 1);
+        assert_int_equal(count_instances(&f), 3 - i);
+    }
+    assert_ptr_equal(ask(&f, 4, REQUEST_SEQUENCE_END), in[3]);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_finalized), 4);
+}
+
+static void an_instance_without_sequences_leaves_at_once(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, SEQUENCES, execute);
+    ask(&f, 1, REQUEST_SEQUENCE_START);
+    ask(&f, 1, REQUEST_SEQUENCE_END);
+    change(&f, SEQUENCES,
+           "instance_group { kind: KIND_MODEL } instance_group { passive: true kind: KIND_CPU }");
+    await_finalized(1);
+    change(&f, SEQUENCES, "instance_group { kind: KIND_MODEL }");
+    await_finalized(2);
+    assert_int_equal(count_instances(&f), 1);
+    fake_model_end(&f);
+}
+
+static void silence_ends_an_instance_that_drains(void **state)
+{
+    (void)state;
+    static const char more[] = "sequence_batching { max_sequence_idle_microseconds: 20000 }";
+    struct fake_model f;
+    clock_fake_init(&fake, 1000 * NS_PER_S);
+    fake_model_make_timed(&f, &fake,
+                          TENSORS "sequence_batching { max_sequence_idle_microseconds: "
+                                  "20000 }",
+                          1, execute);
+    made(&f);
+    struct instance *first = ask(&f, 1, REQUEST_SEQUENCE_START);
+    change(&f, more, "instance_group { kind: KIND_MODEL }");
+    assert_ptr_not_equal(ask(&f, 2, REQUEST_SEQUENCE_START | REQUEST_SEQUENCE_END), first);
+    assert_int_equal(count_instances(&f), 2);
+    clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
+    assert_ptr_equal(ask(&f, 1, 0), first);
+    clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
+    clock_fake_await(&fake, 1);
+    assert_int_equal(count_instances(&f), 2);
+    clock_fake_advance(&fake, 1);
+    await_finalized(1);
+    assert_int_equal(count_instances(&f), 1);
+    fake_model_end(&f);
+}
+
+static void a_model_may_end_while_instances_drain(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, SEQUENCES, execute);
+    ask(&f, 1, REQUEST_SEQUENCE_START);
+    change(&f, SEQUENCES, "instance_group { kind: KIND_MODEL }");
+    ask(&f, 2, REQUEST_SEQUENCE_START);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_finalized), 2);
+}
+
+/* ---- Instances that are in use --------------------------------------------------------------- */
 
 static _Atomic(struct request *) kept;
 
@@ -454,8 +643,15 @@ int main(void)
         cmocka_unit_test(a_failure_changes_nothing),
         cmocka_unit_test(other_changes_are_loads),
         cmocka_unit_test(sequences_of_the_backlog_enter_new_instances),
+        cmocka_unit_test(a_sequence_keeps_its_instance_to_its_end),
+        cmocka_unit_test(the_last_sequence_of_several_ends_the_instance),
+        cmocka_unit_test(changes_follow_while_instances_drain),
+        cmocka_unit_test(an_instance_without_sequences_leaves_at_once),
+        cmocka_unit_test(silence_ends_an_instance_that_drains),
+        cmocka_unit_test(a_model_may_end_while_instances_drain),
         cmocka_unit_test(an_instance_stays_while_the_backend_has_a_request_of_it),
         cmocka_unit_test(requests_go_on_while_instances_change),
+        cmocka_unit_test(sequences_go_on_while_instances_change),
         cmocka_unit_test(one_that_leaves_is_waited_for),
         cmocka_unit_test(one_instance_at_a_time_executes_while_they_change),
         cmocka_unit_test(limits_follow_the_instances),
