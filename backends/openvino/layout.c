@@ -91,7 +91,8 @@ static bool is_span(struct span s, const char *text)
 static int compare_spans(struct span a, struct span b)
 {
     size_t a_len = (size_t)(a.end - a.at), b_len = (size_t)(b.end - b.at);
-    int order = memcmp(a.at, b.at, a_len < b_len ? a_len : b_len);
+    size_t len = a_len < b_len ? a_len : b_len;
+    int order = len > 0 ? memcmp(a.at, b.at, len) : 0;
 
     return order != 0 ? order : (a_len > b_len) - (a_len < b_len);
 }
