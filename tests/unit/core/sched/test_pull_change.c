@@ -21,6 +21,7 @@
 #include "core/load/model_load.h"
 #include "core/sched/limiter.h"
 #include "core/sched/scheduler.h"
+#include "core/sched/sequence.h"
 #include "lib/fake_model.h"
 
 #define TENSORS                                                                                    \
@@ -521,6 +522,18 @@ static void an_instance_without_sequences_leaves_at_once(void **state)
     fake_model_end(&f);
 }
 
+/* Waits until the scheduler knows that a sequence of the instance is silent: the clock may not move
+ * before, since its silence begins then. */
+static void await_silence(struct fake_model *f, const struct instance *in)
+{
+    struct pull_scheduler *s = pull_scheduler_of(f->model);
+    for (bool is_silent = false; !is_silent; sched_yield()) {
+        mutex_lock(&s->mu);
+        is_silent = !list_empty(&in->instance_slots->silent);
+        mutex_unlock(&s->mu);
+    }
+}
+
 static void silence_ends_an_instance_that_drains(void **state)
 {
     (void)state;
@@ -536,8 +549,10 @@ static void silence_ends_an_instance_that_drains(void **state)
     change(&f, more, "instance_group { kind: KIND_MODEL }");
     assert_ptr_not_equal(ask(&f, 2, REQUEST_SEQUENCE_START | REQUEST_SEQUENCE_END), first);
     assert_int_equal(count_instances(&f), 2);
+    await_silence(&f, first);
     clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
     assert_ptr_equal(ask(&f, 1, 0), first);
+    await_silence(&f, first);
     clock_fake_advance(&fake, 20 * NS_PER_MS - 1);
     clock_fake_await(&fake, 1);
     assert_int_equal(count_instances(&f), 2);
