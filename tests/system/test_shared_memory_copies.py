@@ -147,9 +147,14 @@ def test_deadlines_that_pass_while_a_helper_copies(served, memory):
     with grpc.InferenceServerClient(served.grpc_url) as client:
         given = grpc.InferInput("INPUT0", [300], "BYTES")
         given.set_shared_memory("R", 300 * len(ONE))
+        n_late = 0
         for _ in range(20):
-            with pytest.raises(InferenceServerException, match="Deadline|DEADLINE"):
-                client.infer("strings", [given], client_timeout=0.001)
+            try:
+                client.infer("strings", [given], client_timeout=0.001)    # the answer may come before its timer fires
+            except InferenceServerException as late:
+                assert "DEADLINE_EXCEEDED" in str(late)
+                n_late += 1
+        assert n_late > 0
 
 
 def test_an_object_that_shrinks_while_a_helper_copies(served, memory):
