@@ -15,15 +15,15 @@
 #define LEAST_MAJOR 2
 #define LEAST_MINOR 4
 
+/* From build/<preset>/backends/tensorflow. */
+#define IN_CLONE                                                                                   \
+    "/../../../../.deps/tensorflow/venv/lib/python3*/site-packages/tensorflow/libtensorflow_cc.so*"
+
 static const struct framework tensorflow = {
     .title = "TensorFlow's library libtensorflow_cc.so",
     .variable = "CONCH_TENSORFLOW",
     .beside = (const char *const[]){"/libtensorflow_cc.so*", "/libtensorflow.so*",
-                                    "/tensorflow/libtensorflow_cc.so*",
-                                    /* In a clone, from build/<preset>/backends/tensorflow. */
-                                    "/../../../../.deps/tensorflow/venv/lib/python3*/site-packages/"
-                                    "tensorflow/libtensorflow_cc.so*",
-                                    NULL},
+                                    "/tensorflow/libtensorflow_cc.so*", IN_CLONE, NULL},
     .system = (const char *const[]){"libtensorflow.so.2", "libtensorflow_cc.so.2", NULL},
     .package = "tensorflow/libtensorflow_cc.so*",
     /* It tells at length about the processor, on the standard error output. */
