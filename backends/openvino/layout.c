@@ -65,16 +65,25 @@ struct span {
     const char *at, *end;
 };
 
+/* Returns the next such character, or else the end of the text. strchrnul() under the address
+ * sanitizer reads the rest of the text each time. */
+static const char *find_char(const char *at, char wanted)
+{
+    while (*at && *at != wanted)
+        at++;
+    return at;
+}
+
 /* The value of an attribute of the tag that begins here: empty if the tag has none. */
 static struct span attribute_of(const char *tag, const char *name)
 {
-    const char *end = strchrnul(tag, '>'), *at = tag;
+    const char *end = find_char(tag, '>'), *at = tag;
     size_t len = strlen(name);
 
     while ((at = memmem(at, (size_t)(end - at), name, len)) != NULL) {
         if (at[-1] == ' ' && at[len] == '=' && at[len + 1] == '"') {
             at += len + 2;
-            return (struct span){at, strchrnul(at, '"')};
+            return (struct span){at, find_char(at, '"')};
         }
         at += len;
     }
@@ -195,7 +204,7 @@ static void read_graph(struct graph *g, const char *text)
 {
     struct layer layer = {0};
 
-    for (const char *at = text; (at = strchr(at, '<')) != NULL && !g->no_memory; at++)
+    for (const char *at = find_char(text, '<'); *at && !g->no_memory; at = find_char(at + 1, '<'))
         read_tag(g, &layer, at);
     end_layer(g, &layer);
 }
