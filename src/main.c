@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -752,6 +753,17 @@ static bool make_arenas(void)
     return made;
 }
 
+/*
+ * glibc's own allocator is idle beside jemalloc, but libraries call malloc_trim() and mallopt(), as
+ * OpenVINO does when it frees a model. The first of these calls prepares that allocator, and a
+ * second thread that comes meanwhile crashes in it. So it is prepared before there are threads.
+ */
+static void prepare_idle_allocator(void)
+{
+    if (mallctl)
+        (void)malloc_trim(0);
+}
+
 /* ---- the command line ----------------------------------------------------------------------- */
 
 /* Was the program started under Triton's name? Its start scripts and tests expect Triton's
@@ -836,6 +848,7 @@ int main(int argc, char **argv)
         write_stderr(text, sizeof(text) - 1);
         _exit(1);
     }
+    prepare_idle_allocator();
     if (argc > 0 && is_tritonserver(argv[0]))
         return run_options(argc, argv, NULL, true);
     if (argc > 1 && strcmp(argv[1], "check") == 0)

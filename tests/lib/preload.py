@@ -12,7 +12,7 @@ def extend(name, first, between=":"):
 
 
 def environment(library, **settings):
-    """The environment for a program; library: allocfault, faultlib, filefault, fastclock, processors, writes, pauses, heapwatch."""
+    """The environment for a program; library: allocfault, faultlib, filefault, fastclock, processors, trims, writes, pauses, heapwatch."""
     return {
         "LD_PRELOAD": extend("LD_PRELOAD", f"{library}.so", " "),  # the loader would split a path with a space
         "LD_LIBRARY_PATH": extend("LD_LIBRARY_PATH", (servers.BUILD / "tests").resolve()),
