@@ -161,23 +161,6 @@ static TRITONSERVER_Error *find_openvino_file(struct model *m)
     return NULL;
 }
 
-/* An extension is code that runs in the server. */
-static TRITONSERVER_Error *add_extension(const struct model *m)
-{
-    const char *path = m->asked.extension;
-
-    if (!path)
-        return NULL;
-    if (!m->rt->allow_extensions)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "model '%s': CPU_EXTENSION_PATH '%s' is code that would run in the "
-                             "server; --backend-config=%s,allow-extensions=1 permits it",
-                             m->name, path, m->rt->backend);
-    TRY_OV(&m->rt->lib, "loading custom CPU extensions", core_add_extension, m->core, path);
-    BACKEND_LOG(INFO, "model '%s': the CPU extension %s is loaded", m->name, path);
-    return NULL;
-}
-
 /* OpenVINO's texts name the file, or not. Takes the error. */
 static TRITONSERVER_Error *name_file(const struct model *m, TRITONSERVER_Error *err)
 {

@@ -108,6 +108,13 @@ TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origi
                                     struct asked *ret_asked);
 
 /*
+ * add_extension - load the operators that CPU_EXTENSION_PATH names into the model's core.
+ * Errors: INVALID_ARG  the setting does not allow it; the file is no extension
+ *         NOT_FOUND    there is no file
+ */
+TRITONSERVER_Error *add_extension(const struct model *m);
+
+/*
  * find_configured_tensor - the tensor that OpenVINO knows by this name, among others; it has the
  * name from then on.
  * Errors: INVALID_ARG  there is none

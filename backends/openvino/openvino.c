@@ -12,6 +12,7 @@
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
  *   device.c      the device and its properties
+ *   extension.c   a user's own operators
  */
 #include "common/framework.h"
 #include "common/settings.h"
