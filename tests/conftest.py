@@ -14,6 +14,7 @@ import itertools
 import os
 import pathlib
 import random
+import signal
 import sys
 import threading
 
@@ -22,6 +23,10 @@ import pytest
 import triton
 
 HERE = pathlib.Path(__file__).parent
+
+# A shell without job control starts a job in the background with SIGINT ignored, and so would every server that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def by_file(items):
