@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting and stopping the servers that are measured: Conch, the genuine Triton, nginx."""
 
+import ctypes
 import os
 import re
 import resource
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 START_LIMIT_S = 30
+PR_SET_PDEATHSIG = 1    # linux/prctl.h
+_libc = ctypes.CDLL(None)
 
 
 class Missing(Exception):
@@ -33,6 +36,7 @@ class Server:
         self.port = port
 
         def before_exec():
+            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)    # it ends with the benchmark, however that ends
             os.sched_setaffinity(0, cpu if isinstance(cpu, set) else {cpu})
             if descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
@@ -44,7 +48,7 @@ class Server:
         self.pid = self.process.pid
         try:
             self._wait_until_it_listens()
-        except Missing:
+        except BaseException:
             self.stop()
             raise
 

@@ -74,6 +74,16 @@ def wait_for(condition, within_s, what):
         time.sleep(0.01)
 
 
+def processes_with(mark, program=""):
+    """The processes that have inherited this environment variable, and run the program; a process that is gone is none."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes() and os.readlink(folder / "exe").endswith(program):
+                found.append(int(folder.name))
+    return found
+
+
 def wait_equal(get, expected, what, within_s=60):
     """Waits until get() returns what is expected: figures may follow an answer. The assertion tells what it was last."""
     last = None

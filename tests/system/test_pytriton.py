@@ -75,16 +75,6 @@ threading.Condition.wait = tell
 """
 
 
-def processes_with(mark, program=""):
-    """The processes that have inherited this environment variable, and run the program; a process that is gone is none."""
-    found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes() and os.readlink(folder / "exe").endswith(program):
-                found.append(int(folder.name))
-    return found
-
-
 class App:
     """pytriton_app.py as a process: serves inside `with`, and leaves nothing behind. program: the text of another one, which
     is only started."""
@@ -142,11 +132,11 @@ class App:
         return list(pathlib.Path("/dev/shm").glob(f"pytrtion{self.process.pid}-*"))
 
     def await_nothing_left(self):
-        servers.wait_for(lambda: not processes_with(self.mark), WITHIN_S, f"the processes have ended: {self.out.text()[-3000:]}")
+        servers.wait_for(lambda: not servers.processes_with(self.mark), WITHIN_S, f"the processes have ended: {self.out.text()[-3000:]}")
 
     def clean(self):
         """Whatever has happened, nothing stays."""
-        for process in processes_with(self.mark):
+        for process in servers.processes_with(self.mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self.process.wait(WITHIN_S)
@@ -406,7 +396,7 @@ def test_the_server_ends_with_its_program(dist, kind, by):
 @our_servers
 def test_a_server_that_is_killed_ends_its_program(dist, kind):
     with App(dist(kind), "fatal") as app:
-        server = processes_with(app.mark, "bin/tritonserver")
+        server = servers.processes_with(app.mark, "bin/tritonserver")
         os.kill(server[0], signal.SIGKILL)
         app.process.wait(WITHIN_S)
         app.await_nothing_left()
