@@ -47,6 +47,9 @@ struct aoti_container;
     F(int32_t, get_sizes, (struct aoti_tensor * tensor, int64_t * *ret_sizes))                     \
     F(int32_t, get_strides, (struct aoti_tensor * tensor, int64_t * *ret_strides))
 
+/* Of a tensor another handle, which is deleted on its own; not in every release: else NULL. */
+static int32_t (*torch_new_tensor_handle)(struct aoti_tensor *tensor, struct aoti_tensor **ret);
+
 /* Set by aoti_open(), constant afterwards. */
 #define DECLARE_TORCH(result, name, arguments) static result(*torch_##name) arguments;
 TORCH_FUNCTIONS(DECLARE_TORCH)
@@ -99,6 +102,7 @@ static void number_types(void)
 struct code {
     struct code *next;
     struct package package;
+    const char *lacks; /* a function of AOTInductor that it should have; NULL: none */
 #define DECLARE_MODEL(name, arguments) int32_t(*name) arguments;
     MODEL_FUNCTIONS(DECLARE_MODEL)
     /* These are not in the code of every release. */
@@ -143,7 +147,8 @@ static TRITONSERVER_Error *find_code_locked(const struct package *p, struct code
 }
 
 /* The file in memory has a name while it is open, which is as long as the code is loaded: the
- * loader would take another file of the same name for this one. */
+ * loader would take another file of the same name for this one. So code that is loaded is kept,
+ * even if no model can have it. */
 static TRITONSERVER_Error *load_code(struct code *c)
 {
     char name[64];
@@ -156,8 +161,7 @@ static TRITONSERVER_Error *load_code(struct code *c)
                              dlerror());
 #define FIND_MODEL(name, arguments)                                                                \
     if (!find_function(handle, "AOTInductorModelContainer" #name, &c->name))                       \
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,                                       \
-                             "its code has no AOTInductorModelContainer" #name "()");
+        c->lacks = "AOTInductorModelContainer" #name;
     MODEL_FUNCTIONS(FIND_MODEL)
     find_function(handle, "AOTInductorModelContainerGetNumConstants", &c->GetNumConstants);
     find_function(handle, "AOTInductorModelContainerGetConstantDataSize", &c->GetConstantDataSize);
@@ -167,18 +171,15 @@ static TRITONSERVER_Error *load_code(struct code *c)
     return NULL;
 }
 
-/* Takes the package, whose code stays loaded, or is the same as one that is. */
+/* Takes the package if it loads its code; it does not if the same code is loaded already. */
 static TRITONSERVER_Error *take_code_locked(struct package *p, struct code **ret_code)
 {
     TRITONSERVER_Error *err;
     struct code *c;
 
-    TRY(find_code_locked(p, &c));
-    if (c) {
-        package_close(p);
-        *ret_code = c;
+    TRY(find_code_locked(p, ret_code));
+    if (*ret_code)
         return NULL;
-    }
     c = calloc(1, sizeof(*c));
     if (!c)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
@@ -188,6 +189,7 @@ static TRITONSERVER_Error *take_code_locked(struct package *p, struct code **ret
         free(c);
         return err;
     }
+    p->code = -1;
     c->next = codes;
     *ret_code = codes = c;
     return NULL;
@@ -207,8 +209,10 @@ static TRITONSERVER_Error *open_code(const char *path, struct code **ret_code)
     pthread_mutex_lock(&codes_mu);
     err = take_code_locked(&package, ret_code);
     pthread_mutex_unlock(&codes_mu);
-    if (err)
-        package_close(&package);
+    package_close(&package);
+    if (!err && (*ret_code)->lacks)
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG, "its code has no %s()",
+                            (*ret_code)->lacks);
     return err;
 }
 
@@ -347,12 +351,25 @@ static char *copy_compiled(const struct shim_model *shim, struct shim_model **re
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
+/* A tensor that an earlier run was given. Its memory may be gone: it is used only for an input that
+ * lies there again. */
+struct given {
+    struct aoti_tensor *tensor;
+    const void *data;
+    TRITONSERVER_DataType type;
+    uint32_t rank;
+    int64_t shape[8]; /* an input of more dimensions is not kept */
+};
+
 struct result {
     struct shim_result shim;
     struct shim_tensor *list;
     struct aoti_tensor **tensors; /* outputs */
     void **copies;                /* of outputs whose rows do not lie one after the other */
     size_t n;
+    struct aoti_tensor **inputs; /* during a run */
+    struct given *given;         /* for each input */
+    size_t n_inputs;
 };
 
 static struct result *outputs_of(struct shim_result *shim)
@@ -376,21 +393,30 @@ static void clear_outputs(struct shim_result *shim)
 
 static void release_outputs(struct shim_result *shim)
 {
+    struct result *r = outputs_of(shim);
+
     clear_outputs(shim);
-    free(outputs_of(shim));
+    for (size_t i = 0; i < r->n_inputs; i++)
+        if (r->given[i].tensor)
+            torch_delete_tensor_object(r->given[i].tensor);
+    free(r);
 }
 
 /* One piece of memory, which needs no alignment but a pointer's. */
-static struct result *new_outputs(size_t n)
+static struct result *new_outputs(size_t n, size_t n_inputs)
 {
     struct result *r =
-        calloc(1, sizeof(*r) + n * (sizeof(*r->list) + sizeof(*r->tensors) + sizeof(*r->copies)));
+        calloc(1, sizeof(*r) + n * (sizeof(*r->list) + sizeof(*r->tensors) + sizeof(*r->copies)) +
+                      n_inputs * (sizeof(*r->given) + sizeof(*r->inputs)));
 
     if (!r)
         return NULL;
-    r->list = (struct shim_tensor *)(r + 1);
+    r->given = (struct given *)(r + 1);
+    r->n_inputs = n_inputs;
+    r->list = (struct shim_tensor *)(r->given + n_inputs);
     r->tensors = (struct aoti_tensor **)(r->list + n);
     r->copies = (void **)(r->tensors + n);
+    r->inputs = (struct aoti_tensor **)(r->copies + n);
     r->n = n;
     r->shim.outputs = r->list;
     r->shim.n_outputs = n;
@@ -402,10 +428,11 @@ static TRITONSERVER_Error *wrap_input(const struct shim_tensor *in, struct aoti_
     int64_t strides[BATCH_MAX_RANK], step = 1;
 
     if (in->rank > BATCH_MAX_RANK)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "an input has %u dimensions",
-                             (unsigned int)in->rank);
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "input '%s' has %u dimensions",
+                             in->name, (unsigned int)in->rank);
     for (uint32_t d = in->rank; d-- > 0;) {
         strides[d] = step;
+        /* Also of an empty tensor the server has multiplied all dimensions. */
         step *= in->shape[d] > 0 ? in->shape[d] : 1;
     }
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
@@ -414,10 +441,37 @@ static TRITONSERVER_Error *wrap_input(const struct shim_tensor *in, struct aoti_
                                                  types[i].torch, torch_device_type_cpu(), 0,
                                                  ret_tensor) == 0
                        ? NULL
-                       : backend_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch makes no tensor");
+                       : backend_error(TRITONSERVER_ERROR_INTERNAL,
+                                       "PyTorch makes no tensor of input '%s'", in->name);
     return backend_error(
         TRITONSERVER_ERROR_INVALID_ARG, "no input of a package may be %s",
         in->type == TRITONSERVER_TYPE_INVALID ? "left out" : TRITONSERVER_DataTypeString(in->type));
+}
+
+static bool is_given(const struct given *g, const struct shim_tensor *in)
+{
+    return g->tensor && g->data == in->data && g->type == in->type && g->rank == in->rank &&
+           memcmp(g->shape, in->shape, in->rank * sizeof(*in->shape)) == 0;
+}
+
+/* To make a tensor takes three allocations, another handle of one that is there takes one. */
+static TRITONSERVER_Error *pass_input(struct given *g, const struct shim_tensor *in,
+                                      struct aoti_tensor **ret_tensor)
+{
+    if (is_given(g, in) && torch_new_tensor_handle(g->tensor, ret_tensor) == 0)
+        return NULL;
+    TRY(wrap_input(in, ret_tensor));
+    if (g->tensor)
+        torch_delete_tensor_object(g->tensor);
+    g->tensor = NULL;
+    if (!torch_new_tensor_handle || in->rank > sizeof(g->shape) / sizeof(*g->shape) ||
+        torch_new_tensor_handle(*ret_tensor, &g->tensor) != 0)
+        return NULL;
+    g->data = in->data;
+    g->type = in->type;
+    g->rank = in->rank;
+    memcpy(g->shape, in->shape, in->rank * sizeof(*in->shape));
+    return NULL;
 }
 
 /* Bytes of the tensor if its rows lie one after the other, as *ret_dense says. */
@@ -491,11 +545,11 @@ static TRITONSERVER_Error *put_result(struct result *r, size_t i)
 
 /* The code takes the inputs, and leaves NULL in the place of each that it has taken. */
 static TRITONSERVER_Error *run_code(const struct model *m, const struct shim_tensor *inputs,
-                                    size_t n, struct aoti_tensor **handles, struct result *r)
+                                    size_t n, struct result *r)
 {
     for (size_t i = 0; i < n; i++)
-        TRY(wrap_input(&inputs[i], &handles[i]));
-    if (m->code->Run(m->container, handles, n, r->tensors, r->n, NULL, NULL) != 0)
+        TRY(pass_input(&r->given[i], &inputs[i], &r->inputs[i]));
+    if (m->code->Run(m->container, r->inputs, n, r->tensors, r->n, NULL, NULL) != 0)
         return code_error(m->code, "the compiled model has failed");
     for (size_t i = 0; i < r->n; i++)
         TRY(put_result(r, i));
@@ -506,18 +560,19 @@ static char *run_compiled(struct shim_model *shim, const struct shim_options *op
                           const struct shim_tensor *inputs, size_t n, struct shim_result **result)
 {
     const struct model *m = compiled_of(shim);
-    struct aoti_tensor **handles = calloc(n + 1, sizeof(struct aoti_tensor *));
-    struct result *r = *result ? outputs_of(*result) : new_outputs(m->n_outputs);
+    struct result *r = *result ? outputs_of(*result) : new_outputs(m->n_outputs, n);
     TRITONSERVER_Error *err;
 
     (void)options; /* the code was compiled with a number of threads */
-    err = handles && r ? run_code(m, inputs, n, handles, r)
-                       : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    for (size_t i = 0; handles && i < n; i++)
-        if (handles[i])
-            torch_delete_tensor_object(handles[i]);
-    free(handles);
-    *result = r ? &r->shim : NULL;
+    if (!r)
+        return take_error_text(backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory"));
+    err = run_code(m, inputs, n, r);
+    for (size_t i = 0; i < n; i++) {
+        if (r->inputs[i])
+            torch_delete_tensor_object(r->inputs[i]);
+        r->inputs[i] = NULL;
+    }
+    *result = &r->shim;
     return take_error_text(err);
 }
 
@@ -537,6 +592,7 @@ TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim
                              "packages need PyTorch 2.6 or newer: this one has no "                \
                              "aoti_torch_" #name "()");
     TORCH_FUNCTIONS(FIND_TORCH)
+    find_function(library, "aoti_torch_new_tensor_handle", &torch_new_tensor_handle);
     if (!dladdr(&codes, &self) || !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE | RTLD_NOLOAD) ||
         !dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "%s", dlerror());

@@ -320,6 +320,7 @@ ROWS = {
     "openvino": openvino.openvino,
     "tensorflow": tensorflow.tensorflow,
     "torch": torch.torch,
+    "aoti": torch.aoti,
     "rest": rest.rest,
     "memory": memory,
     "metrics": metrics.metrics,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The row about the cost that the backend pytorch adds to PyTorch, measured in one process (bench/micro/torch_backend.c)."""
+"""The rows about the cost that the backend pytorch adds to PyTorch, measured in one process: TorchScript (bench/micro/torch_backend.c), and
+packages of AOTInductor (bench/micro/aoti_backend.c)."""
 
 import json
 import subprocess
@@ -56,11 +57,36 @@ def torch(lab):
     if not (lab.programs / "bench_torch_backend").exists():
         raise Missing("no PyTorch to compile with (tools/deps/install torch)")
     argv = [lab.programs / "bench_torch_backend", repository(lab), lab.build / "backends", max(3, lab.settings.rounds)]
-    got = json.loads(micro.run(lab, argv, "torch_backend", pinned=False))
-    copies = json.loads(micro.run(lab, argv, "torch_backend", preload=lab.programs / "copy_count.so"))
+    return _measure(lab, argv, "torch_backend")
+
+
+def _measure(lab, argv, what):
+    got = json.loads(micro.run(lab, argv, what, pinned=False))
+    copies = json.loads(micro.run(lab, argv, what, preload=lab.programs / "copy_count.so"))
     return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"],
                  [added_row("one row", got["rows_1"]), added_row("64 rows", got["rows_64"]),
                   # PyTorch allocates what it returns: that copy goes into the answer.
                   copied_row("602 kB", got["image"], copies["image"], 1),
                   copied_row("batch of 8 × 602 kB", got["batch"], copies["batch"], 2),
                   pair_row(got["pair"])])
+
+
+def library(lab):
+    """libtorch_cpu.so of a PyTorch that has AOTInductor; Debian's has not."""
+    found = sorted(lab.root.glob(".deps/torch-wheel/venv/lib/python3*/site-packages/torch/lib/libtorch_cpu.so"))
+    if not found:
+        raise Missing("no PyTorch in .deps/torch-wheel (tools/deps/install torch-wheel)")
+    return found[-1]
+
+
+def packages(lab):
+    folder = lab.folder / "repositories" / "aoti"
+    if not folder.exists():
+        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/aoti_models.py", folder], "aoti_models.py", pinned=False)
+    return folder
+
+
+def aoti(lab):
+    """the backend pytorch around the code of packages (AOTInductor): as the row torch; CPU µs"""
+    argv = [lab.programs / "bench_aoti_backend", packages(lab), lab.build / "backends", library(lab), max(3, lab.settings.rounds)]
+    return _measure(lab, argv, "aoti_backend")

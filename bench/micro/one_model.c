@@ -27,6 +27,12 @@ void must(struct status *st, const char *what)
 
 struct server *quiet_server_new(const char *repository, const char *backends)
 {
+    return quiet_server_new_with(repository, backends, NULL, NULL, NULL);
+}
+
+struct server *quiet_server_new_with(const char *repository, const char *backends,
+                                     const char *backend, const char *key, const char *value)
+{
     struct log_settings settings;
     struct server_options *options = server_options_new();
     struct server *s;
@@ -36,6 +42,8 @@ struct server *quiet_server_new(const char *repository, const char *backends)
     log_set_settings(&settings);
     server_options_add_repository(options, repository);
     server_options_set_string(&options->backend_directory, backends);
+    if (backend)
+        server_options_add_backend_setting(options, backend, key, value);
     must(server_new(options, &s), "server");
     server_options_free(options);
     return s;

@@ -18,6 +18,9 @@ void must(struct status *st, const char *what);
 /* quiet_server_new - makes a server that logs no informational lines; its backends lie in that
  * folder. */
 struct server *quiet_server_new(const char *repository, const char *backends);
+/* quiet_server_new_with - the same with one setting of a backend; @backend NULL: none. */
+struct server *quiet_server_new_with(const char *repository, const char *backends,
+                                     const char *backend, const char *key, const char *value);
 /* quiet_server_end - stops and frees the server, which has no model. */
 void quiet_server_end(struct server *s);
 

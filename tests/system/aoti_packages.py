@@ -33,6 +33,16 @@ def library():
     return compile_library(folder() / "libtorch_cpu.so", SOURCES / "fake_torch.c")
 
 
+def old_library(root):
+    """The same of a release that cannot make a second handle of a tensor."""
+    return compile_library(root / "libtorch_cpu.so", SOURCES / "fake_torch.c", "-DOLD")
+
+
+def other_library(root):
+    """The bytes of a shared library that is no model's."""
+    return compile_library(root / "other.so", "/dev/null", "-x", "c", "/dev/null").read_bytes()
+
+
 def code(mark, needs=("libtorch.so",), n_models=1, names_torch=True):
     """The bytes of a model's shared library, which makes the file `mark` when it is loaded. It names the libraries `needs`, too,
     which are there only while it is linked, and PyTorch's, or it relies on that being there."""

@@ -35,8 +35,8 @@ def write_model(root, name, content, text=None, **package):
     return folder
 
 
-def serve(root, *flags, **options):
-    return servers.Server(root, flags=[*ALLOW, *flags], env={"CONCH_TORCH": str(aoti_packages.library())}, **options)
+def serve(root, *flags, library=None, **options):
+    return servers.Server(root, flags=[*ALLOW, *flags], env={"CONCH_TORCH": str(library or aoti_packages.library())}, **options)
 
 
 def ask(client, model, **tensors):
@@ -63,8 +63,8 @@ def test_a_package_answers(tmp_path, names):
             answer = ask(client, "m", **{names[0]: x, names[1]: y})
             np.testing.assert_array_equal(answer.as_numpy("sum"), x + y)
             np.testing.assert_array_equal(answer.as_numpy("difference"), x - y)
-        # Nothing of an earlier run lives: two inputs and three outputs of this one do.
-        assert answer.as_numpy("live").tolist() == [[5]]
+        # Two inputs and three outputs of this run live, and the two inputs that are kept for the next; nothing of an earlier run.
+        assert answer.as_numpy("live").tolist() == [[7]]
         assert "libtorch.so" not in open(f"/proc/{running.pid}/maps").read()
 
 
@@ -72,6 +72,27 @@ def test_code_that_does_not_name_pytorch_finds_it(tmp_path):
     write_model(tmp_path, "m", aoti_packages.code(tmp_path / "mark", needs=(), names_torch=False))
     with serve(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url) as client:
         np.testing.assert_array_equal(ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("sum"), rows(1) * 2)
+
+
+def test_a_pytorch_that_makes_no_second_handle_of_a_tensor(tmp_path):
+    write_model(tmp_path / "models", "m", aoti_packages.code(tmp_path / "mark"))
+    with serve(tmp_path / "models", library=aoti_packages.old_library(tmp_path)) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as client:
+            for n in (1, 1, 3):
+                answer = ask(client, "m", INPUT__0=rows(n), INPUT__1=rows(n))
+                np.testing.assert_array_equal(answer.as_numpy("sum"), rows(n) * 2)
+            assert answer.as_numpy("live").tolist() == [[5]] * 3
+
+
+def test_inputs_at_the_same_place_are_read_anew(tmp_path):
+    """One connection's requests lie where the one before lay: the tensors of that one serve again, but not its values, and not its shapes."""
+    write_model(tmp_path, "m", aoti_packages.code(tmp_path / "mark"))
+    with serve(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for i in range(30):
+            x, y = rows(1 + i // 3 % 2, i), rows(1 + i // 3 % 2, i + 100)
+            answer = ask(client, "m", INPUT__0=x, INPUT__1=y)
+            np.testing.assert_array_equal(answer.as_numpy("sum"), x + y)
+            np.testing.assert_array_equal(answer.as_numpy("difference"), x - y)
 
 
 def test_the_order_of_names_decides(tmp_path):
@@ -112,7 +133,7 @@ def test_inputs_that_the_code_was_not_compiled_for_are_refused(tmp_path):
             with pytest.raises(InferenceServerException, match=r"PyTorch execute failure: the compiled model has failed: "
                                                                r"input_handles\[0\]: unmatched dim value$"):
                 ask(client, "m", INPUT__0=rows(1)[:, :3].copy(), INPUT__1=rows(1))
-        assert ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("live").tolist() == [[5]]
+        assert ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("live").tolist() == [[7]]
 
 
 def test_loads_of_the_same_package_take_no_more_memory(tmp_path):
@@ -148,6 +169,19 @@ def test_native_code_must_be_allowed(tmp_path):
             assert ("model 'm': a package is native code, which has all the rights of the server; "
                     "--backend-config=pytorch,allow-native-code=1 permits that") in running.log()
     assert not (tmp_path / "mark").exists()
+
+
+def test_a_library_that_is_no_models_does_not_stand_in_for_the_next(tmp_path):
+    """The loader knows files by their names: the next package's would have had the same, and would have been taken for this one."""
+    write_model(tmp_path, "m", aoti_packages.other_library(tmp_path))
+    with serve(tmp_path, "--model-control-mode=explicit") as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for _ in range(3):
+            with pytest.raises(InferenceServerException, match=r"its code has no AOTInductorModelContainer\w+\(\)"):
+                client.load_model("m")
+        assert sum("memfd:conch-pt2" in line and " r-xp " in line for line in open(f"/proc/{running.pid}/maps")) == 1
+        aoti_packages.write_package(tmp_path / "m" / "1" / "model.pt2", aoti_packages.code(tmp_path / "mark"))
+        client.load_model("m")
+        np.testing.assert_array_equal(ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("sum"), rows(1) * 2)
 
 
 def metadata(**changes):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_torch - a libtorch_cpu.so that has only what packages of AOTInductor need: tensors, by
- * PyTorch's C functions. It counts the tensors that live. tests/system/aoti_packages.py compiles
- * it.
+ * PyTorch's C functions. It counts the tensors that live. With OLD it lacks a function of newer
+ * releases. tests/system/aoti_packages.py compiles it.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -81,6 +81,17 @@ int32_t aoti_torch_empty_strided(int64_t rank, const int64_t *sizes, const int64
     (*ret)->owned = true;
     return 0;
 }
+
+#ifndef OLD
+int32_t aoti_torch_new_tensor_handle(struct tensor *of, struct tensor **ret)
+{
+    *ret = malloc(sizeof(**ret));
+    **ret = *of;
+    (*ret)->owned = false;
+    n_live++;
+    return 0;
+}
+#endif
 
 int32_t aoti_torch_delete_tensor_object(struct tensor *t)
 {
