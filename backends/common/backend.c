@@ -183,13 +183,19 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
     return NULL;
 }
 
+static bool is_parameter_word(const char *text, const char *a, const char *b, const char *c)
+{
+    return strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0 || strcasecmp(text, c) == 0;
+}
+
 TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
                                            bool otherwise, bool *ret_yes)
 {
     const char *text = backend_parameter(config, key);
 
-    *ret_yes = text ? strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0 : otherwise;
-    if (text && !*ret_yes && strcasecmp(text, "false") != 0 && strcmp(text, "0") != 0)
+    /* Triton knows these words. */
+    *ret_yes = text ? is_parameter_word(text, "true", "on", "1") : otherwise;
+    if (text && !*ret_yes && !is_parameter_word(text, "false", "off", "0"))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "parameter '%s' must be true or false, got '%s'", key, text);
     return NULL;

@@ -97,7 +97,8 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
 
 /*
  * backend_parameter_bool - the same as yes or no.
- * Errors: INVALID_ARG  the parameter is neither true, false, 1 nor 0
+ * Errors: INVALID_ARG  the parameter is neither true, on, 1, false, off nor 0, in small or large
+ * letters
  */
 TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
                                            bool otherwise, bool *ret_yes);

@@ -90,8 +90,8 @@ static const struct parameter_traits openvino[] = {
 };
 
 /* As backend_parameter_bool() reads it. */
-static const char *const yes_or_no[] = {"true",  "false", "1",     "0", "True",
-                                        "False", "TRUE",  "FALSE", NULL};
+static const char *const yes_or_no[] = {"true", "false", "1",  "0",   "on", "off", "True", "False",
+                                        "TRUE", "FALSE", "On", "Off", "ON", "OFF", NULL};
 
 static const struct parameter_traits pytorch[] = {
     {.name = "DISABLE_OPTIMIZED_EXECUTION", .choices = yes_or_no},
@@ -112,8 +112,9 @@ static const struct parameter_traits tensorflow[] = {
     {.name = "TF_GRAPH_TAG"},
     {.name = "TF_SIGNATURE_DEF"},
     {.name = "TF_NUM_INTRA_THREADS", .is_number = true, .max = 4096},
-    {.name = "TF_NUM_INTER_THREADS", .is_number = true, .max = 4096},
+    {.name = "TF_NUM_INTER_THREADS", .is_number = true, .min = INT32_MIN, .max = 4096},
     {.name = "TF_USE_PER_SESSION_THREADS", .choices = yes_or_no},
+    {.name = "TF_INIT_OPS_FILE"},
     {.name = "MAX_SESSION_SHARE_COUNT", .is_number = true, .min = 1, .max = 4096},
     {.name = "INFERENCE_NUM_THREADS", .is_number = true, .max = 999999999},
     {.name = "INFERENCE_PRECISION_HINT"},
@@ -122,6 +123,9 @@ static const struct parameter_traits tensorflow[] = {
     {.name = "PERFORMANCE_HINT"},
     {0},
 };
+
+static const char *const tensorflow_cpu[] = {NULL}; /* it has none */
+static const char *const tensorflow_gpu[] = {"tensorrt", "gpu_io", "auto_mixed_precision", NULL};
 
 static const char *const context_memory[] = {"STATIC", "ON_PROFILE_CHANGE", NULL};
 
@@ -154,7 +158,12 @@ static const struct backend_traits backends[] = {
      .needs_file = true,
      .parameters = python,
      .own_parameters = true},
-    {.name = "tensorflow", .completes = true, .needs_file = true, .parameters = tensorflow},
+    {.name = "tensorflow",
+     .completes = true,
+     .needs_file = true,
+     .parameters = tensorflow,
+     .cpu_accelerators = tensorflow_cpu,
+     .gpu_accelerators = tensorflow_gpu},
     {.name = "tensorrt", .completes = true, .needs_file = true, .parameters = tensorrt},
     {.name = "openvino", .completes = true, .needs_file = true, .parameters = openvino},
     {.name = "pytorch", .needs_file = true, .parameters = pytorch},

@@ -120,7 +120,7 @@ static void check_accelerators(struct model_check *l, accelerator *const *list, 
     }
 }
 
-static void check_onnxruntime_accelerators(struct model_check *l)
+static void check_all_accelerators(struct model_check *l)
 {
     const Inference__ModelOptimizationPolicy__ExecutionAccelerators *a =
         l->pb->optimization ? l->pb->optimization->execution_accelerators : NULL;
@@ -134,7 +134,7 @@ static void check_onnxruntime_accelerators(struct model_check *l)
 
 void lint_check_parameters(struct model_check *l)
 {
-    check_onnxruntime_accelerators(l);
+    check_all_accelerators(l);
     for (size_t i = 0; i < l->pb->n_parameters; i++) {
         const parameter *p = l->pb->parameters[i];
         const struct parameter_traits *t = find_traits(server_parameters, p->key);

@@ -194,8 +194,8 @@ CASES = [
     Case(
         "E-parameter",
         {**model(TORCH.format("maybe", 0) + XY), "m/1/model.pt": ""},
-        ["models/m/config.pbtxt:2:36: error: parameter 'INFERENCE_MODE' must be true, false, 1, 0, True, False, TRUE or FALSE, got "
-         "'maybe' [E-parameter]",
+        ["models/m/config.pbtxt:2:36: error: parameter 'INFERENCE_MODE' must be true, false, 1, 0, on, off, True, False, TRUE, FALSE, On, Off, ON or OFF, "
+         "got 'maybe' [E-parameter]",
          "models/m/config.pbtxt:3:43: error: parameter 'INTRA_OP_THREAD_COUNT' must be a whole number from 1 to 4096, got '0' [E-parameter]"],
         {**model(TORCH.format("True", 1) + XY), "m/1/model.pt": ""},
     ),
