@@ -16,12 +16,13 @@
 #include <unistd.h>
 
 /* A relative path begins in the model's folder. */
-static TRITONSERVER_Error *make_extension_path(const struct model *m, char **ret_path)
+static TRITONSERVER_Error *make_extension_path(TRITONBACKEND_Model *handle, const char *path,
+                                               char **ret_path)
 {
-    const char *path = m->asked.extension, *folder;
     TRITONBACKEND_ArtifactType type;
+    const char *folder;
 
-    TRY(TRITONBACKEND_ModelRepository(m->frame->handle, &type, &folder));
+    TRY(TRITONBACKEND_ModelRepository(handle, &type, &folder));
     *ret_path = NULL;
     if ((*path == '/' ? asprintf(ret_path, "%s", path)
                       : asprintf(ret_path, "%s/%s", folder, path)) < 0)
@@ -53,42 +54,52 @@ static bool is_cut_off(int fd, uint64_t size)
     return false;
 }
 
-static TRITONSERVER_Error *check_extension_file(const struct model *m, const char *path)
+static TRITONSERVER_Error *check_extension_file(const char *model, const char *what,
+                                                const char *path)
 {
     struct stat info;
     bool cut;
     int fd;
 
     if (stat(path, &info) != 0)
-        return backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                             "model '%s': CPU_EXTENSION_PATH '%s': %s", m->name, path,
-                             strerror(errno));
+        return backend_error(TRITONSERVER_ERROR_NOT_FOUND, "model '%s': %s '%s': %s", model, what,
+                             path, strerror(errno));
     /* Opening a pipe would wait for a writer. */
     if (!S_ISREG(info.st_mode))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "model '%s': CPU_EXTENSION_PATH '%s' is no regular file", m->name,
-                             path);
+                             "model '%s': %s '%s' is no regular file", model, what, path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                             "model '%s': CPU_EXTENSION_PATH '%s': %s", m->name, path,
-                             strerror(errno));
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "model '%s': %s '%s': %s", model, what,
+                             path, strerror(errno));
     cut = is_cut_off(fd, (uint64_t)info.st_size);
     close(fd);
     if (cut)
-        return backend_error(
-            TRITONSERVER_ERROR_INVALID_ARG,
-            "model '%s': CPU_EXTENSION_PATH '%s': the file ends before the library "
-            "does",
-            m->name, path);
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "model '%s': %s '%s': the file ends before the library does", model,
+                             what, path);
     return NULL;
+}
+
+TRITONSERVER_Error *extension_find(TRITONBACKEND_Model *handle, const char *model, const char *what,
+                                   const char *name, char **ret_path)
+{
+    TRITONSERVER_Error *err;
+    char *path;
+
+    TRY(make_extension_path(handle, name, &path));
+    err = check_extension_file(model, what, path);
+    if (err)
+        free(path);
+    else
+        *ret_path = path;
+    return err;
 }
 
 static TRITONSERVER_Error *load_extension(const struct model *m, const char *path)
 {
     TRITONSERVER_Error *err, *named;
 
-    TRY(check_extension_file(m, path));
     if (m->rt->lib.api.core_add_extension(m->core, path) == 0) {
         BACKEND_LOG(INFO, "model '%s': the CPU extension %s is loaded", m->name, path);
         return NULL;
@@ -114,7 +125,7 @@ TRITONSERVER_Error *add_extension(const struct model *m)
                              "model '%s': CPU_EXTENSION_PATH '%s' is code that would run in the "
                              "server; --backend-config=%s,allow-extensions=1 permits it",
                              m->name, m->asked.extension, m->rt->backend);
-    TRY(make_extension_path(m, &path));
+    TRY(extension_find(m->frame->handle, m->name, "CPU_EXTENSION_PATH", m->asked.extension, &path));
     err = load_extension(m, path);
     free(path);
     return err;

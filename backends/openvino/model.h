@@ -115,6 +115,18 @@ TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origi
 TRITONSERVER_Error *add_extension(const struct model *m);
 
 /*
+ * extension_find - the path of a library that a configuration names, after a look at the file.
+ * @model     the model's name, for errors
+ * @what      what names it, for errors
+ * @name      a relative one begins in the model's folder
+ * @ret_path  the caller frees it
+ * Errors: NOT_FOUND    there is no file
+ *         INVALID_ARG  it is no regular file, or cut off
+ */
+TRITONSERVER_Error *extension_find(TRITONBACKEND_Model *handle, const char *model, const char *what,
+                                   const char *name, char **ret_path);
+
+/*
  * find_configured_tensor - the tensor that OpenVINO knows by this name, among others; it has the
  * name from then on.
  * Errors: INVALID_ARG  there is none

@@ -57,6 +57,19 @@ static bool changes_variable(const struct message_bytes *op)
     return memmem(op->at, n, "Assign", strlen("Assign")) != NULL;
 }
 
+/* Operators that keep a tensor elsewhere than in a variable: in a queue, a table, a data set. */
+static bool keeps_tensor(const struct message_bytes *op)
+{
+    static const char *const parts[] = {"Enqueue",       "Stage",     "SessionHandle",
+                                        "TableInsert",   "StackPush", "Accumulator",
+                                        "BarrierInsert", "Dataset",   "Iterator"};
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (memmem(op->at, (size_t)(op->end - op->at), parts[i], strlen(parts[i])))
+            return true;
+    return false;
+}
+
 /* ---- Indices --------------------------------------------------------------------------------- */
 
 static int compare_bytes(const struct message_bytes *a, const struct message_bytes *b)
@@ -163,8 +176,10 @@ static bool look_at_attribute(struct look *l, struct message_bytes value)
 
 static void note_operator(struct look *l, const struct message_bytes *op)
 {
+    l->facts.keeps |= keeps_tensor(op);
     if (*l->facts.writer || !changes_variable(op))
         return;
+    l->facts.keeps = true;
     snprintf(l->facts.writer, sizeof(l->facts.writer), "%.*s",
              (int)(op->end - op->at < 64 ? op->end - op->at : 64), (const char *)op->at);
 }
@@ -181,9 +196,10 @@ static bool look_at_node(struct look *l, struct message_bytes node, bool in_grap
             return false;
         if (!f.is_bytes)
             continue;
-        if (f.number == 2)
+        if (f.number == 2) {
             note_operator(l, &f.bytes);
-        else if (f.number == 3 && in_graph)
+            reach(&l->functions, f.bytes); /* an operator may be a function */
+        } else if (f.number == 3 && in_graph)
             reach(&l->nodes, node_of_input(f.bytes));
         else if (f.number == 5 &&
                  !(message_find(f.bytes, 2, &value) && look_at_attribute(l, value)))

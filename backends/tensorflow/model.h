@@ -17,9 +17,12 @@
 
 /* What the parameters of a configuration ask for. */
 struct tf_asked {
-    const char *tag, *signature;          /* borrowed; NULL: the default */
-    int64_t intra_threads, inter_threads; /* 0: TensorFlow's choice */
-    bool own_threads;                     /* the model has threads that no other model uses */
+    const char *tag, *signature; /* borrowed; NULL: the default */
+    const char *init_ops_file;   /* borrowed; NULL: none */
+    int64_t intra_threads,
+        inter_threads; /* 0: TensorFlow's choice; inter -1: the caller's thread */
+    bool own_threads;  /* the model has threads that no other model uses */
+    bool hard_placement, allow_operators; /* set by the server's settings, not by parameters */
     int64_t sharers;                      /* instances that share a session; 0: all of them */
     int64_t graph_level;                  /* of `optimization`; 0: none is set */
 };
@@ -53,10 +56,13 @@ struct engine {
 
 /*
  * tf_read_parameters - what a configuration asks for.
- * Errors: INVALID_ARG  a value that is none of its kind
+ * Errors: INVALID_ARG  a value that is none of its kind, or an accelerator for CPUs
  */
 TRITONSERVER_Error *tf_read_parameters(const struct doc *config, const char *model,
                                        struct tf_asked *ret_asked);
+
+/* tf_warn_of_accelerators - warn of those for GPUs, which have no effect on CPUs. */
+void tf_warn_of_accelerators(const struct doc *config, const char *model);
 
 /* tf_take_signature - describe the tensors of the signature in m->inputs, m->outputs.
  * Errors: UNSUPPORTED  a tensor that no configuration can have */

@@ -114,6 +114,22 @@ static void close_openvino_instance(void *instance)
     free(instance);
 }
 
+static bool has_operators(const struct tf_model *m)
+{
+    const struct doc_value *v = doc_get(doc_root(m->frame->config), "model_operations");
+
+    return doc_count(doc_get(v, "op_library_filename")) > 0;
+}
+
+static void warn_of_graph_level(const struct tf_model *m)
+{
+    if (m->asked.graph_level > 0)
+        BACKEND_LOG(WARN,
+                    "model '%s': optimization.graph.level %lld has no effect: it is for "
+                    "TensorFlow's compiler XLA, and OpenVINO executes this model",
+                    m->name, (long long)m->asked.graph_level);
+}
+
 static TRITONSERVER_Error *open_by_openvino(struct tf_model *m, void **ret_loaded)
 {
     struct origin o = {.threads = m->asked.intra_threads, .exact = true};
@@ -134,6 +150,12 @@ static TRITONSERVER_Error *open_by_openvino(struct tf_model *m, void **ret_loade
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "model '%s' changes its variables (%s), and OpenVINO does not",
                              m->name, m->signature.facts.writer);
+    if (m->asked.init_ops_file || has_operators(m))
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "model '%s' has %s, which OpenVINO does not know", m->name,
+                             m->asked.init_ops_file ? "init ops (TF_INIT_OPS_FILE)"
+                                                    : "operators of TensorFlow "
+                                                      "(op_library_filename)");
     TRY(start_openvino_once());
     inner = malloc(sizeof(*inner));
     /* OpenVINO takes the folder of a SavedModel. */
@@ -149,11 +171,13 @@ static TRITONSERVER_Error *open_by_openvino(struct tf_model *m, void **ret_loade
     o.path = folder;
     err = open_with_names(m, &o, inner);
     free(folder);
-    if (err)
+    if (err) {
         close_by_openvino(inner);
-    else
-        *ret_loaded = inner;
-    return err;
+        return err;
+    }
+    warn_of_graph_level(m);
+    *ret_loaded = inner;
+    return NULL;
 }
 
 static TRITONSERVER_Error *open_openvino_instance(void *loaded, void **ret_instance)

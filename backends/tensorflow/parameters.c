@@ -33,15 +33,49 @@ static TRITONSERVER_Error *read_thread_count(const struct doc *config, const cha
                          min > 0 ? "positive" : "non-negative", model);
 }
 
+static const struct doc_value *first_accelerator(const struct doc *config, const char *list)
+{
+    const struct doc_value *optimization = doc_get(doc_root(config), "optimization");
+
+    return doc_first(doc_get(doc_get(optimization, "execution_accelerators"), list));
+}
+
+/* TensorFlow has none for CPUs. Those for GPUs are left out on CPUs, as in Triton. */
+static TRITONSERVER_Error *refuse_cpu_accelerators(const struct doc *config, const char *model)
+{
+    const struct doc_value *cpu = first_accelerator(config, "cpu_execution_accelerator");
+
+    return cpu ? backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                               "unable to load model '%s', CPU Execution Accelerator is not "
+                               "supported in TensorFlow backend (optimization."
+                               "execution_accelerators has '%s')",
+                               model, doc_string(doc_get(cpu, "name"), ""))
+               : NULL;
+}
+
+void tf_warn_of_accelerators(const struct doc *config, const char *model)
+{
+    const struct doc_value *gpu = first_accelerator(config, "gpu_execution_accelerator");
+
+    for (; gpu; gpu = gpu->next)
+        BACKEND_LOG(WARN,
+                    "model '%s': GPU Execution Accelerator '%s' will be ignored for model instance "
+                    "on CPU",
+                    model, doc_string(doc_get(gpu, "name"), ""));
+}
+
 TRITONSERVER_Error *tf_read_parameters(const struct doc *config, const char *model,
                                        struct tf_asked *ret_asked)
 {
     const struct doc_value *graph = doc_get(doc_get(doc_root(config), "optimization"), "graph");
     struct tf_asked a = {.tag = text_parameter(config, "TF_GRAPH_TAG"),
-                         .signature = text_parameter(config, "TF_SIGNATURE_DEF")};
+                         .signature = text_parameter(config, "TF_SIGNATURE_DEF"),
+                         .init_ops_file = text_parameter(config, "TF_INIT_OPS_FILE")};
 
+    TRY(refuse_cpu_accelerators(config, model));
     TRY(read_thread_count(config, model, "TF_NUM_INTRA_THREADS", 0, 0, &a.intra_threads));
-    TRY(read_thread_count(config, model, "TF_NUM_INTER_THREADS", 0, 0, &a.inter_threads));
+    TRY(read_thread_count(config, model, "TF_NUM_INTER_THREADS", INT32_MIN, 0, &a.inter_threads));
+    a.inter_threads = a.inter_threads < 0 ? -1 : a.inter_threads;
     TRY(backend_parameter_bool(config, "TF_USE_PER_SESSION_THREADS", false, &a.own_threads));
     if (backend_parameter(config, "MAX_SESSION_SHARE_COUNT"))
         TRY(read_thread_count(config, model, "MAX_SESSION_SHARE_COUNT", 1, 1, &a.sharers));

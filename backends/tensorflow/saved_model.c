@@ -302,7 +302,7 @@ static TRITONSERVER_Error *find_signature(const struct reading *r, struct messag
 {
     const char *wanted = r->signature ? r->signature : DEFAULT_SIGNATURE;
     struct names all = {{0}, 0, 0};
-    bool found = false;
+    bool found = false, is_wanted;
     struct message_field f;
 
     while (graph.at < graph.end) {
@@ -317,9 +317,11 @@ static TRITONSERVER_Error *find_signature(const struct reading *r, struct messag
         if (is_internal(&this.name))
             continue;
         add_listed_name(&all, &this.name);
-        if (!found)
+        /* Of several of the same name the last one counts, as in any map. */
+        is_wanted = message_is_text(&this.name, wanted);
+        if (is_wanted || !found)
             *ret = this;
-        found |= message_is_text(&this.name, wanted);
+        found |= is_wanted;
     }
     if (found || (!r->signature && all.n == 1))
         return NULL;

@@ -36,6 +36,7 @@ char *conch_backend_version(const char *folder, const char *library_path)
 /* Set when the server initialises the backend, constant until it finalises it. */
 static struct {
     int64_t default_max_batch_size;
+    bool soft_placement, allow_operators;
     const struct engine *engines[3]; /* to be tried, in this order; up to a NULL */
 } settings_of_all;
 
@@ -135,6 +136,9 @@ static TRITONSERVER_Error *load_tensorflow_model(struct tf_model *m)
         TRY(read_saved_model(m));
     /* Again: what it borrows is of the configuration before. */
     TRY(tf_read_parameters(m->frame->config, m->name, &m->asked));
+    m->asked.hard_placement = !settings_of_all.soft_placement;
+    m->asked.allow_operators = settings_of_all.allow_operators;
+    tf_warn_of_accelerators(m->frame->config, m->name);
     return open_by_engine(m);
 }
 
@@ -170,12 +174,19 @@ static TRITONSERVER_Error *open_tensorflow_model(struct frame_model *frame)
 
 static TRITONSERVER_Error *configure_tensorflow(const struct doc *settings, const char *folder)
 {
-    static const char *const known[] = {"engine",           "library-path", "openvino-library-path",
-                                        "allow-extensions", "cache-dir",    NULL};
+    /* The last two are Triton's; without a GPU they have no effect there, either. */
+    static const char *const known[] = {
+        "engine",    "library-path",         "openvino-library-path", "allow-extensions",
+        "cache-dir", "allow-soft-placement", "gpu-memory-fraction",   "version",
+        NULL};
 
     settings_warn_of_unknown(settings, "tensorflow", known);
     TRY(settings_int(settings, "tensorflow", "default-max-batch-size", 0, INT32_MAX, 4,
                      &settings_of_all.default_max_batch_size));
+    TRY(settings_bool(settings, "tensorflow", "allow-soft-placement", true,
+                      &settings_of_all.soft_placement));
+    TRY(settings_bool(settings, "tensorflow", "allow-extensions", false,
+                      &settings_of_all.allow_operators));
     TRY(choose_engines(backend_setting(settings, "engine")));
     TRY(openvino_engine_configure(settings, folder));
     return tensorflow_engine_configure(settings, folder);

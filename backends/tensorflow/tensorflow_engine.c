@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/framework.h"
-#include "common/model_file.h"
 #include "tensorflow/engines.h"
 #include "tensorflow/tf_run.h"
 
@@ -72,27 +71,11 @@ char *tensorflow_engine_version(const char *folder, const char *file)
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *report_saved_bytes(const struct tf_model *m)
-{
-    char *folder = NULL;
-    uint64_t bytes;
-
-    if (!m->is_graph) {
-        folder = strndup(m->path, (size_t)(strrchr(m->path, '/') - m->path));
-        if (!folder)
-            return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    }
-    bytes = model_file_bytes(folder ? folder : m->path);
-    free(folder);
-    return backend_report_memory(m->frame->handle, NULL, bytes);
-}
-
 static TRITONSERVER_Error *open_by_tensorflow(struct tf_model *m, void **ret_loaded)
 {
     struct tf_loaded *l = NULL;
 
     TRY(find_tensorflow_once());
-    TRY(report_saved_bytes(m));
     TRY(tf_session_load(&tensorflow.library, m, &l));
     *ret_loaded = l;
     return NULL;

@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TF_STRING_TYPE 7 /* their number of the element type */
+#define TF_STRING_TYPE 7   /* their number of the element type */
+#define TF_REFERENCE   100 /* the type of a variable is that of its elements, and 100 */
 
 struct tf_status;
 struct tf_buffer_object;
@@ -51,6 +52,8 @@ typedef void tf_deallocator(void *data, size_t len, void *arg);
     X(struct tf_operation *, GraphNextOperation, (struct tf_graph * graph, size_t * position))     \
     X(const char *, OperationName, (struct tf_operation * operation))                              \
     X(const char *, OperationOpType, (struct tf_operation * operation))                            \
+    X(void *, LoadLibrary, (const char *file, struct tf_status *status))                           \
+    X(void, DeleteLibraryHandle, (void *library))                                                  \
     X(int, OperationNumOutputs, (struct tf_operation * operation))                                 \
     X(int, OperationOutputType, (struct tf_port port))                                             \
     X(struct tf_import_options *, NewImportGraphDefOptions, (void))                                \

@@ -25,13 +25,16 @@
 #define TF_ALIGNMENT 64
 
 struct tf_runner {
-    const struct tf_loaded *l;
-    const struct tf_session *session;
+    struct tf_loaded *l;
+    struct tf_session *session;
     struct tf_status *status;
 
     /* One for each input. */
     struct gathered *in;
+    /* Those that requests have: what is given, where. */
+    size_t n_given;
     struct tf_tensor **given;
+    struct tf_port *given_to;
     /* One for each output that is wanted: its index, its place, what was made. */
     size_t n_out, *out;
     struct tf_port *ports;
@@ -49,10 +52,11 @@ static TRITONSERVER_Error *fill_tf_runner(struct tf_runner *r, struct tf_loaded 
 
     r->in = calloc(n_in, sizeof(*r->in));
     r->given = calloc(n_in, sizeof(struct tf_tensor *));
+    r->given_to = calloc(n_in, sizeof(*r->given_to));
     r->out = calloc(n_out, sizeof(*r->out));
     r->ports = calloc(n_out, sizeof(*r->ports));
     r->made = calloc(n_out, sizeof(struct tf_tensor *));
-    if (!r->in || !r->given || !r->out || !r->ports || !r->made)
+    if (!r->in || !r->given || !r->given_to || !r->out || !r->ports || !r->made)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     TRY(tf_session_take(l, &r->session));
     r->status = l->lib->api.NewStatus();
@@ -88,8 +92,11 @@ void tf_runner_free(struct tf_runner *r)
     gathered_done(&r->strings);
     if (r->status)
         r->l->lib->api.DeleteStatus(r->status);
+    if (r->session)
+        tf_session_give_back(r->l, r->session);
     free(r->in);
     free(r->given);
+    free(r->given_to);
     free(r->out);
     free(r->ports);
     free(r->made);
@@ -105,13 +112,21 @@ static void leave_memory(void *data, size_t len, void *arg)
     (void)arg;
 }
 
-static TRITONSERVER_Error *allocate_tensor(const struct tf_runner *r, const struct gathered *in,
-                                           int type, size_t size, struct tf_tensor **ret_tensor)
+/* TensorFlow has let go of strings, maybe long after the execution: variables keep them. */
+static void free_strings(void *data, size_t len, void *arg)
 {
-    *ret_tensor = r->l->lib->api.AllocateTensor(type, in->shape, (int)in->rank, size);
-    return *ret_tensor ? NULL
-                       : backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                                       "TensorFlow has no memory for %zu bytes", size);
+    const struct tf_api *api = arg;
+    struct tf_string *strings = data;
+
+    for (size_t n = len / sizeof(*strings); n > 0; n--)
+        api->StringDealloc(&strings[n - 1]);
+    free(data);
+}
+
+static TRITONSERVER_Error *refuse_tensor_size(size_t size)
+{
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "TensorFlow has no memory for %zu bytes",
+                         size);
 }
 
 static TRITONSERVER_Error *make_strings(const struct tf_runner *r, const char *name,
@@ -120,12 +135,15 @@ static TRITONSERVER_Error *make_strings(const struct tf_runner *r, const char *n
     const struct tf_api *api = &r->l->lib->api;
     struct bytes_reader from = bytes_begin(in->data, in->size);
     struct tf_string *to;
+    size_t size;
     int64_t n;
 
     TRY(gather_elements(in->shape, in->rank, &n));
     TRY(bytes_check(name, in->data, in->size, (uint64_t)n));
-    TRY(allocate_tensor(r, in, TF_STRING_TYPE, (size_t)n * sizeof(*to), ret_tensor));
-    to = n > 0 ? api->TensorData(*ret_tensor) : NULL;
+    size = (size_t)n * sizeof(*to); /* each has four bytes in the request */
+    to = aligned_alloc(TF_ALIGNMENT, (size / TF_ALIGNMENT + 1) * TF_ALIGNMENT);
+    if (!to)
+        return refuse_tensor_size(size);
     for (int64_t i = 0; i < n; i++) {
         const char *data = "";
         uint32_t len = 0;
@@ -134,7 +152,10 @@ static TRITONSERVER_Error *make_strings(const struct tf_runner *r, const char *n
         api->StringInit(&to[i]);
         api->StringCopy(&to[i], data, len);
     }
-    return NULL;
+    /* Their interface has no const argument; the deallocator only reads it. */
+    *ret_tensor = api->NewTensor(TF_STRING_TYPE, in->shape, (int)in->rank, to, size, free_strings,
+                                 (void *)(uintptr_t)api);
+    return *ret_tensor ? NULL : refuse_tensor_size(size);
 }
 
 static TRITONSERVER_Error *make_input_tensor(const struct tf_runner *r, const struct gathered *in,
@@ -149,7 +170,9 @@ static TRITONSERVER_Error *make_input_tensor(const struct tf_runner *r, const st
         if (*ret_tensor)
             return NULL;
     }
-    TRY(allocate_tensor(r, in, type, in->size, ret_tensor));
+    *ret_tensor = api->AllocateTensor(type, in->shape, (int)in->rank, in->size);
+    if (!*ret_tensor || (in->size > 0 && !api->TensorData(*ret_tensor)))
+        return refuse_tensor_size(in->size);
     if (in->size > 0)
         memcpy(api->TensorData(*ret_tensor), in->data, in->size);
     return NULL;
@@ -160,31 +183,30 @@ static TRITONSERVER_Error *give_run_input(struct tf_runner *r, const struct batc
     const struct tf_model *m = r->l->m;
     const struct tensor *t = &m->inputs.tensors[i];
     struct gathered *in = &r->in[i];
+    struct tf_tensor **to;
+    TRITONSERVER_Error *err;
 
-    TRY(t->made ? ragged_gather(in, b, t->made)
-                : gather(in, b, t->name, t->type->server, t->ragged ? GATHER_RAGGED : 0));
+    TRY(t->made
+            ? ragged_gather(in, b, t->made)
+            : gather(in, b, t->name, t->type->server,
+                     (t->ragged ? GATHER_RAGGED : 0) | (r->l->optional[i] ? GATHER_OPTIONAL : 0)));
+    if (!t->made && !in->present)
+        return NULL;
     if (t->scalar && in->rank == 1 && in->shape[0] == 1)
         in->rank = 0;
-    return t->type->size == 0
-               ? make_strings(r, t->name, in, &r->given[i])
-               : make_input_tensor(r, in, m->signature.inputs.tensors[i].type, &r->given[i]);
+    to = &r->given[r->n_given];
+    *to = NULL;
+    err = t->type->size == 0 ? make_strings(r, t->name, in, to)
+                             : make_input_tensor(r, in, m->signature.inputs.tensors[i].type, to);
+    r->given_to[r->n_given] = r->session->inputs[i];
+    r->n_given += *to != NULL;
+    return err;
 }
 
-static void free_given(struct tf_runner *r, size_t i)
+static void free_given(struct tf_runner *r)
 {
-    const struct tf_api *api = &r->l->lib->api;
-    const struct tensor *t = &r->l->m->inputs.tensors[i];
-
-    if (!r->given[i])
-        return;
-    if (t->type->size == 0) {
-        struct tf_string *strings = api->TensorData(r->given[i]);
-
-        for (size_t n = api->TensorByteSize(r->given[i]) / sizeof(*strings); n > 0; n--)
-            api->StringDealloc(&strings[n - 1]);
-    }
-    api->DeleteTensor(r->given[i]);
-    r->given[i] = NULL;
+    while (r->n_given > 0)
+        r->l->lib->api.DeleteTensor(r->given[--r->n_given]);
 }
 
 /* ---- Outputs --------------------------------------------------------------------------------- */
@@ -286,9 +308,8 @@ static TRITONSERVER_Error *run_tf_session(struct tf_runner *r, struct batch *b)
     for (size_t i = 0; i < m->inputs.n; i++)
         TRY(give_run_input(r, b, i));
     batch_computes(b);
-    r->l->lib->api.SessionRun(r->session->object, NULL, r->session->inputs, r->given,
-                              (int)m->inputs.n, r->ports, r->made, (int)r->n_out, NULL, 0, NULL,
-                              r->status);
+    r->l->lib->api.SessionRun(r->session->object, NULL, r->given_to, r->given, (int)r->n_given,
+                              r->ports, r->made, (int)r->n_out, NULL, 0, NULL, r->status);
     batch_computed(b);
     TRY(tf_library_error(r->l->lib, r->status, "running the model"));
     TRY(send_run_outputs(r, b));
@@ -304,7 +325,6 @@ TRITONSERVER_Error *tf_runner_run(struct tf_runner *r, struct batch *b)
             r->l->lib->api.DeleteTensor(r->made[o]);
         r->made[o] = NULL;
     }
-    for (size_t i = 0; i < r->l->m->inputs.n; i++)
-        free_given(r, i);
+    free_given(r);
     return err;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/model_file.h"
+#include "tensorflow/tf_init.h"
 
 /* An execution of so few nodes takes less time than to hand it to another thread. */
 #define SMALL_NODES 256
@@ -41,14 +42,14 @@ static void put_part(struct options_text *to, unsigned int field, const struct o
     to->n += part->n;
 }
 
-/* A level of the configuration as TensorFlow's: -1 off, 1, and 2 for all above. */
+/* A level of the configuration as TensorFlow's: -1 off, 1, and 2 for all above; others: none. */
 static void put_level(struct options_text *to, int64_t level)
 {
     struct options_text optimizer = {{0}, 0}, graph = {{0}, 0};
 
-    if (level == 0)
+    if (level < -1 || level == 0)
         return;
-    put_session_option(&optimizer, 5, level < 0 ? -1 : level == 1 ? 1 : 2);
+    put_session_option(&optimizer, 5, level <= 1 ? level : 2);
     put_part(&graph, 3, &optimizer);
     put_part(to, 10, &graph);
 }
@@ -65,7 +66,8 @@ static TRITONSERVER_Error *make_options(const struct tf_loaded *l, struct tf_sta
         put_session_option(&text, 2, a->intra_threads);
     if (small || a->inter_threads > 0)
         put_session_option(&text, 5, small ? -1 : a->inter_threads); /* -1: the caller's thread */
-    put_session_option(&text, 7, 1);
+    if (!a->hard_placement)
+        put_session_option(&text, 7, 1);
     if (a->own_threads)
         put_session_option(&text, 9, 1);
     put_level(&text, a->graph_level);
@@ -100,29 +102,17 @@ static TRITONSERVER_Error *read_graph_file(const char *path, unsigned char **ret
 }
 
 static TRITONSERVER_Error *import_graph(const struct tf_loaded *l, struct tf_session *s,
-                                        const struct tf_session_options *options,
+                                        const unsigned char *data, size_t len,
                                         struct tf_status *status)
 {
     const struct tf_api *api = &l->lib->api;
     struct tf_import_options *how = api->NewImportGraphDefOptions();
-    struct tf_buffer_object *buffer;
-    unsigned char *data;
-    TRITONSERVER_Error *err;
-    size_t len;
+    struct tf_buffer_object *buffer = api->NewBufferFromString(data, len);
 
-    err = read_graph_file(l->m->path, &data, &len);
-    if (!err) {
-        buffer = api->NewBufferFromString(data, len);
-        free(data);
-        api->GraphImportGraphDef(s->graph, buffer, how, status);
-        api->DeleteBuffer(buffer);
-        err = tf_library_error(l->lib, status, "reading the GraphDef");
-    }
+    api->GraphImportGraphDef(s->graph, buffer, how, status);
+    api->DeleteBuffer(buffer);
     api->DeleteImportGraphDefOptions(how);
-    if (err)
-        return err;
-    s->object = api->NewSession(s->graph, options, status);
-    return tf_library_error(l->lib, status, "making a session");
+    return tf_library_error(l->lib, status, "reading the GraphDef");
 }
 
 static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf_session *s,
@@ -144,6 +134,23 @@ static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf
     return tf_library_error(l->lib, status, "loading the SavedModel");
 }
 
+/* Reads ":1", the number of an output; false: it is none of n outputs. NULL: output 0. */
+static bool read_output_number(const char *colon, int n, int *ret_number)
+{
+    long number = 0;
+    char *end;
+
+    if (colon) {
+        if (colon[1] < '0' || colon[1] > '9')
+            return false;
+        number = strtol(colon + 1, &end, 10); /* LONG_MAX, if it is larger */
+        if (*end)
+            return false;
+    }
+    *ret_number = number < n ? (int)number : 0;
+    return number < n;
+}
+
 /* Finds a tensor of the graph: "add:0", or "add", which is its output 0. */
 static TRITONSERVER_Error *find_graph_place(const struct tf_loaded *l, const struct tf_session *s,
                                             const char *place, struct tf_port *ret_port)
@@ -156,13 +163,21 @@ static TRITONSERVER_Error *find_graph_place(const struct tf_loaded *l, const str
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     ret_port->operation = l->lib->api.GraphOperationByName(s->graph, name);
     free(name);
-    ret_port->index = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
-    if (ret_port->operation && ret_port->index >= 0 &&
-        ret_port->index < l->lib->api.OperationNumOutputs(ret_port->operation))
+    if (ret_port->operation &&
+        read_output_number(colon, l->lib->api.OperationNumOutputs(ret_port->operation),
+                           &ret_port->index))
         return NULL;
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unable to load model '%s', its graph has no tensor '%s'", l->m->name,
                          place);
+}
+
+/* The element type of a tensor. A variable of TensorFlow 1 is read as what it holds. */
+static int type_of_port(const struct tf_loaded *l, struct tf_port port)
+{
+    int type = l->lib->api.OperationOutputType(port);
+
+    return type > TF_REFERENCE ? type - TF_REFERENCE : type;
 }
 
 static TRITONSERVER_Error *find_places(const struct tf_loaded *l, const struct tf_session *s,
@@ -175,30 +190,13 @@ static TRITONSERVER_Error *find_places(const struct tf_loaded *l, const struct t
         struct tf_port *port = &(*ret_ports)[i];
 
         TRY(find_graph_place(l, s, side->tensors[i].place, port));
-        if (l->lib->api.OperationOutputType(*port) != side->tensors[i].type)
+        if (type_of_port(l, *port) != side->tensors[i].type)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "unable to load model '%s', tensor '%s' has another type in the "
                                  "graph than in the signature",
                                  l->m->name, side->tensors[i].name);
     }
     return NULL;
-}
-
-static TRITONSERVER_Error *open_session(const struct tf_loaded *l, struct tf_session *s)
-{
-    const struct tf_api *api = &l->lib->api;
-    struct tf_status *status = api->NewStatus();
-    struct tf_session_options *options = NULL;
-    TRITONSERVER_Error *err;
-
-    s->graph = api->NewGraph();
-    err = make_options(l, status, &options);
-    if (!err)
-        err = (l->m->is_graph ? import_graph : load_saved_model)(l, s, options, status);
-    if (options)
-        api->DeleteSessionOptions(options);
-    api->DeleteStatus(status);
-    return err;
 }
 
 static void free_session(const struct tf_loaded *l, struct tf_session *s)
@@ -268,7 +266,7 @@ static TRITONSERVER_Error *add_graph_tensor(const struct tf_loaded *l, const str
     t = &grown[side->n++];
     *t = (struct saved_tensor){.name = strdup(name),
                                .place = strdup(name),
-                               .type = l->lib->api.OperationOutputType(port),
+                               .type = type_of_port(l, port),
                                .any_rank = true};
     return t->name && t->place ? NULL
                                : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
@@ -291,12 +289,142 @@ static TRITONSERVER_Error *take_graph_tensors(const struct tf_loaded *l, const s
     for (; v; v = v->next)
         for (const struct doc_value *t = doc_first(doc_get(v, "target_name")); t; t = t->next)
             TRY(add_graph_tensor(l, s, doc_string(t, ""), false));
-    l->m->signature.facts.n_nodes = SIZE_MAX; /* unknown */
     TRY(tf_take_signature(l->m));
     return tf_check_config(l->m);
 }
 
+/* Looks at what the outputs need, as is done with a SavedModel before it is loaded. */
+static TRITONSERVER_Error *look_at_graph(const struct tf_loaded *l, const unsigned char *data,
+                                         size_t len)
+{
+    struct saved_signature *sig = &l->m->signature;
+    const char **places = calloc(sig->outputs.n + 1, sizeof(*places));
+    TRITONSERVER_Error *err;
+    bool ok;
+
+    if (!places)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; i < sig->outputs.n; i++)
+        places[i] = sig->outputs.tensors[i].place;
+    err = graph_look((struct message_bytes){data, data + len}, places, sig->outputs.n, &sig->facts,
+                     &ok);
+    free(places);
+    return err || ok ? err
+                     : backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                     "unable to load model '%s', '%s' is damaged, or no GraphDef",
+                                     l->m->name, l->m->path);
+}
+
+static TRITONSERVER_Error *read_graphdef(const struct tf_loaded *l, struct tf_session *s,
+                                         struct tf_status *status)
+{
+    unsigned char *data;
+    TRITONSERVER_Error *err;
+    size_t len;
+
+    TRY(read_graph_file(l->m->path, &data, &len));
+    err = import_graph(l, s, data, len, status);
+    if (!err && l->m->inputs.tensors == NULL) {
+        err = take_graph_tensors(l, s);
+        if (!err)
+            err = look_at_graph(l, data, len);
+    }
+    free(data);
+    return err;
+}
+
+/* ---- Libraries of operators ------------------------------------------------------------------ */
+
+/* Loads a library of operators, which stays loaded. */
+static TRITONSERVER_Error *load_operator_library(const struct tf_loaded *l, const char *name)
+{
+    const struct tf_api *api = &l->lib->api;
+    struct tf_status *status;
+    TRITONSERVER_Error *err;
+    char *path = NULL;
+    void *handle;
+
+    /* Before the file is looked at: the answer is the same whether it exists or not. */
+    if (!l->m->asked.allow_operators)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "model '%s': the library of operators '%s' (op_library_filename) is "
+                             "code that would run in the server; "
+                             "--backend-config=tensorflow,allow-extensions=1 permits it",
+                             l->m->name, name);
+    TRY(extension_find(l->m->frame->handle, l->m->name, "op_library_filename", name, &path));
+    status = api->NewStatus();
+    handle = api->LoadLibrary(path, status);
+    if (handle)
+        api->DeleteLibraryHandle(handle);
+    err = tf_library_error(l->lib, status, "loading a library of operators");
+    if (!err)
+        BACKEND_LOG(INFO, "model '%s': the library of operators %s is loaded", l->m->name, path);
+    api->DeleteStatus(status);
+    free(path);
+    return err;
+}
+
+static TRITONSERVER_Error *load_operators(const struct tf_loaded *l)
+{
+    const struct doc_value *operations = doc_get(doc_root(l->m->frame->config), "model_operations");
+    const struct doc_value *v = doc_first(doc_get(operations, "op_library_filename"));
+
+    for (; v; v = v->next)
+        TRY(load_operator_library(l, doc_string(v, "")));
+    return NULL;
+}
+
 /* ---- Models ---------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *open_session_by(const struct tf_loaded *l, struct tf_session *s,
+                                           struct tf_status *status,
+                                           struct tf_session_options **ret_options)
+{
+    const struct tf_model *m = l->m;
+
+    if (m->is_graph)
+        TRY(read_graphdef(l, s, status));
+    TRY(make_options(l, status, ret_options));
+    if (!m->is_graph)
+        return load_saved_model(l, s, *ret_options, status);
+    s->object = l->lib->api.NewSession(s->graph, *ret_options, status);
+    return tf_library_error(l->lib, status, "making a session");
+}
+
+static TRITONSERVER_Error *open_session(const struct tf_loaded *l, struct tf_session *s)
+{
+    const struct tf_api *api = &l->lib->api;
+    struct tf_status *status = api->NewStatus();
+    struct tf_session_options *options = NULL;
+    TRITONSERVER_Error *err;
+
+    s->graph = api->NewGraph();
+    err = open_session_by(l, s, status, &options);
+    if (options)
+        api->DeleteSessionOptions(options);
+    if (!err && l->m->asked.init_ops_file)
+        err = tf_run_init_ops(l, s, status);
+    api->DeleteStatus(status);
+    return err;
+}
+
+static uint64_t count_saved_bytes(const struct tf_model *m)
+{
+    char *folder = m->is_graph ? NULL : strndup(m->path, (size_t)(strrchr(m->path, '/') - m->path));
+    uint64_t bytes = model_file_bytes(folder ? folder : m->path);
+
+    free(folder);
+    return bytes;
+}
+
+static TRITONSERVER_Error *report_sessions(const struct tf_loaded *l)
+{
+    uint64_t n = 0;
+
+    for (const struct tf_session *s = l->sessions; s; s = s->next)
+        n++;
+    return backend_report_memory(l->m->frame->handle, NULL, n * l->bytes);
+}
 
 static TRITONSERVER_Error *add_session(struct tf_loaded *l)
 {
@@ -306,8 +434,6 @@ static TRITONSERVER_Error *add_session(struct tf_loaded *l)
     if (!s)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     err = open_session(l, s);
-    if (!err && l->m->is_graph && l->m->inputs.tensors == NULL)
-        err = take_graph_tensors(l, s);
     if (!err)
         err = find_places(l, s, &l->m->signature.inputs, &s->inputs);
     if (!err)
@@ -318,17 +444,62 @@ static TRITONSERVER_Error *add_session(struct tf_loaded *l)
     }
     s->next = l->sessions;
     l->sessions = s;
+    return report_sessions(l);
+}
+
+/* What the configuration says of an input or output; NULL: it has none of that name. */
+static const struct doc_value *configured_tensor(const struct tf_model *m, const struct side *side,
+                                                 const struct tensor *t)
+{
+    const struct doc_value *v = doc_first(doc_get(doc_root(m->frame->config), side->what));
+
+    while (v && strcmp(doc_string(doc_get(v, "name"), ""), t->name) != 0)
+        v = v->next;
+    return v;
+}
+
+/* Requests may lack an input if the graph has a value for it. */
+static bool may_lack(const struct tf_loaded *l, size_t i)
+{
+    const struct tensor *t = &l->m->inputs.tensors[i];
+
+    if (!doc_true(doc_get(configured_tensor(l->m, &l->m->inputs, t), "optional")))
+        return false;
+    if (strcmp(l->lib->api.OperationOpType(l->sessions->inputs[i].operation),
+               "PlaceholderWithDefault") == 0)
+        return true;
+    BACKEND_LOG(WARN,
+                "model '%s': input '%s' is optional, but the graph has no value for it: requests "
+                "without it fail",
+                l->m->name, t->name);
+    return false;
+}
+
+static TRITONSERVER_Error *take_configured(struct tf_loaded *l)
+{
+    const struct tf_model *m = l->m;
+
+    l->wanted = calloc(m->outputs.n + 1, sizeof(*l->wanted));
+    l->optional = calloc(m->inputs.n + 1, sizeof(*l->optional));
+    if (!l->wanted || !l->optional)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; i < m->outputs.n; i++)
+        l->wanted[i] = configured_tensor(m, &m->outputs, &m->outputs.tensors[i]);
+    for (size_t i = 0; i < m->inputs.n; i++)
+        l->optional[i] = may_lack(l, i);
     return NULL;
 }
 
-static bool is_configured_output(const struct tf_model *m, const struct tensor *t)
+/* TensorFlow compiles for CPUs only if its own flag says so, too. */
+static void warn_of_level(const struct tf_model *m)
 {
-    const struct doc_value *v = doc_first(doc_get(doc_root(m->frame->config), "output"));
+    const char *flags = getenv("TF_XLA_FLAGS");
 
-    for (; v; v = v->next)
-        if (strcmp(doc_string(doc_get(v, "name"), ""), t->name) == 0)
-            return true;
-    return false;
+    if (m->asked.graph_level > 0 && (!flags || !strstr(flags, "--tf_xla_cpu_global_jit")))
+        BACKEND_LOG(WARN,
+                    "model '%s': optimization.graph.level %lld has no effect on CPUs unless the "
+                    "server's environment has TF_XLA_FLAGS=--tf_xla_cpu_global_jit",
+                    m->name, (long long)m->asked.graph_level);
 }
 
 TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_model *m,
@@ -342,15 +513,14 @@ TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_mode
     l->lib = lib;
     l->m = m;
     pthread_mutex_init(&l->mu, NULL);
-    err = add_session(l);
-    if (!err) {
-        l->in_place = !m->is_graph && !*m->signature.facts.writer;
-        l->wanted = calloc(m->outputs.n + 1, sizeof(*l->wanted));
-        if (!l->wanted)
-            err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    }
-    for (size_t i = 0; !err && i < m->outputs.n; i++)
-        l->wanted[i] = is_configured_output(m, &m->outputs.tensors[i]);
+    l->bytes = count_saved_bytes(m);
+    warn_of_level(m);
+    err = load_operators(l);
+    if (!err)
+        err = add_session(l);
+    l->in_place = !m->signature.facts.keeps;
+    if (!err)
+        err = take_configured(l);
     if (err)
         tf_session_unload(l);
     else
@@ -368,21 +538,45 @@ void tf_session_unload(struct tf_loaded *l)
     }
     pthread_mutex_destroy(&l->mu);
     free(l->wanted);
+    free(l->optional);
     free(l);
 }
 
-TRITONSERVER_Error *tf_session_take(struct tf_loaded *l, const struct tf_session **ret_session)
+TRITONSERVER_Error *tf_session_take(struct tf_loaded *l, struct tf_session **ret_session)
 {
     int64_t most = l->m->asked.sharers;
     TRITONSERVER_Error *err = NULL;
+    struct tf_session *s;
 
     pthread_mutex_lock(&l->mu);
-    if (most > 0 && l->sessions->n_users >= most)
+    for (s = l->sessions; s && most > 0 && s->n_users >= most;)
+        s = s->next;
+    if (!s) {
         err = add_session(l);
+        s = l->sessions;
+    }
     if (!err) {
-        l->sessions->n_users++;
-        *ret_session = l->sessions;
+        s->n_users++;
+        *ret_session = s;
     }
     pthread_mutex_unlock(&l->mu);
     return err;
+}
+
+void tf_session_give_back(struct tf_loaded *l, struct tf_session *session)
+{
+    struct tf_session **at = &l->sessions;
+    bool unused;
+
+    pthread_mutex_lock(&l->mu);
+    unused = --session->n_users == 0 && l->sessions->next;
+    while (unused && *at != session)
+        at = &(*at)->next;
+    if (unused) {
+        *at = session->next;
+        backend_ignore(report_sessions(l), "reporting memory");
+    }
+    pthread_mutex_unlock(&l->mu);
+    if (unused)
+        free_session(l, session);
 }

@@ -26,8 +26,11 @@ struct tf_session {
 struct tf_loaded {
     const struct tf_library *lib;
     struct tf_model *m;
-    bool in_place; /* inputs may be used where they are: nothing keeps them after an execution */
-    bool *wanted;  /* outputs that the configuration has, or that are states */
+    bool in_place;  /* inputs may be used where they are: nothing keeps them after an execution */
+    bool *wanted;   /* outputs that the configuration has */
+    bool *optional; /* inputs that requests may lack; the graph has a value for them */
+
+    uint64_t bytes; /* of its files, which each session keeps */
 
     pthread_mutex_t mu;
     struct tf_session *sessions; /* under mu; the newest first */
@@ -41,7 +44,8 @@ TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_mode
                                     struct tf_loaded **ret_loaded);
 void tf_session_unload(struct tf_loaded *l);
 
-/* tf_session_take - a session for one more instance. */
-TRITONSERVER_Error *tf_session_take(struct tf_loaded *l, const struct tf_session **ret_session);
+/* tf_session_take - a session for one more instance, which gives it back when it is closed. */
+TRITONSERVER_Error *tf_session_take(struct tf_loaded *l, struct tf_session **ret_session);
+void tf_session_give_back(struct tf_loaded *l, struct tf_session *session);
 
 #endif

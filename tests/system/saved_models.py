@@ -67,6 +67,10 @@ def of_numbers(*numbers):
     return field(1, field(3, b"".join(varint(n) for n in numbers)))
 
 
+def of_bool(value):
+    return field(5, int(value))
+
+
 def placeholder(name, kind, dims):
     return node(name, "Placeholder", dtype=of_type(kind), shape=of_shape(dims))
 
@@ -184,6 +188,20 @@ def passed_on(**more):
     ends = {"y": ("double:0", np.float32, dims), "same": ("in_x:0", np.float32, dims)}
     ends.update({key: (place, np.float32, dims) for key, place in more.items()})
     return saved_model(meta_graph(graph, {"serving_default": signature({"x": ("in_x:0", np.float32, dims)}, ends)}))
+
+
+def ragged():
+    """so_far: the sum of a list of x and of those before it, of which `ends` tells where each one ends. doubled: x twice."""
+    floats, ints = of_type(np.float32), of_type(np.int32)
+    graph = placeholder("in_x", np.float32, [-1]) + placeholder("in_ends", np.int32, [-1])
+    graph += constant("zero", np.int32(0)) + constant("one", np.int32(1)) + constant("column", np.int32([-1, 1]))
+    graph += node("sums", "Cumsum", ["in_x", "zero"], T=floats, Tidx=ints, exclusive=of_bool(False), reverse=of_bool(False))
+    graph += node("last", "Sub", ["in_ends", "one"], T=ints)
+    graph += node("picked", "GatherV2", ["sums", "last", "zero"], Tparams=floats, Tindices=ints, Taxis=ints, batch_dims=field(3, 0))
+    graph += node("so_far", "Reshape", ["picked", "column"], T=floats, Tshape=ints) + node("doubled", "AddV2", ["in_x", "in_x"], T=floats)
+    given = {"x": ("in_x:0", np.float32, [-1]), "ends": ("in_ends:0", np.int32, [-1])}
+    ends = {"so_far": ("so_far:0", np.float32, [-1, 1]), "doubled": ("doubled:0", np.float32, [-1])}
+    return saved_model(meta_graph(graph, {"serving_default": signature(given, ends)}))
 
 
 def counter():

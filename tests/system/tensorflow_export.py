@@ -84,6 +84,21 @@ class Counter(tf.Module):
         return {"n": tf.reshape(self.n, [1]), "before": before}
 
 
+class Remembers(tf.Module):
+    """A variable keeps the text until the next execution."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = tf.Variable([""])
+
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.string, name="text")])
+    def serving_default(self, text):
+        before = tf.identity(self.last)
+        with tf.control_dependencies([before]):
+            self.last.assign(text)
+        return {"before": before}
+
+
 class Fails(tf.Module):
     """An execution fails if x has a number below 0."""
 
@@ -133,13 +148,29 @@ def graph():
     (ROOT / "graph/model.graphdef").write_bytes(g.as_graph_def().SerializeToString())
 
 
+def variables():
+    """A GraphDef of TensorFlow 1: a variable that an init op sets, and an input that has a default."""
+    with tf.Graph().as_default() as g:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 2], name="x")
+        shift = tf.compat.v1.placeholder_with_default(np.zeros((1, 2), np.float32), [None, 2], name="shift")
+        with tf.compat.v1.variable_scope("v", use_resource=False):
+            five = tf.compat.v1.get_variable("five", [2], tf.float32, tf.compat.v1.constant_initializer(5.0))
+        tf.identity(x + five + shift, name="y")
+        tf.compat.v1.global_variables_initializer()
+    (ROOT / "variables").mkdir()
+    (ROOT / "variables/model.graphdef").write_bytes(g.as_graph_def().SerializeToString())
+
+
 save("dense", Dense(), [{"x": floats(rows, 16)} for rows in (1, 3, 3, 8)], ("serving_default", "other"))
 save("strings", Strings(), [{"text": np.array([[b"a"], [b"hello" * 100], [b"zero\0byte!"]], "S")}, {"text": np.array([[b"x"]], "S")}])
 save("vocabulary", Vocabulary(), [{"word": np.array([[b"two"], [b"three"], [b"one"]], "S")}])
 save("shapes", Shapes(), [{"x": floats(2, 3)}, {"x": floats(5, 1)}, {"x": floats(0, 2)}])
 save("counter", Counter(), [])
+save("remembers", Remembers(), [])
+save("type_bfloat16", Types(tf.bfloat16), [])
 save("fails", Fails(), [{"x": np.abs(floats(2, 4))}])
 for kind in ("float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
     save(f"type_{kind}", Types(tf.as_dtype(kind)), [{"x": RNG.integers(0, 50, (3, 4)).astype(kind)}])
 convolutions()
 graph()
+variables()

@@ -54,6 +54,15 @@ sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candid
 """
 
 
+RAGGED = QUEUE + """input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+output [ { name: "so_far" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "doubled" data_type: TYPE_FP32 dims: [ -1 ] } ]
+batch_input [ { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "ends" data_type: TYPE_INT32 source_input: "x" } ]
+batch_output [ { target_name: "doubled" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" } ]
+"""
+RESHAPED = "max_batch_size: 4\n" + "".join(f'{side} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ 4, 4 ] reshape {{ shape: [ 16 ] }} }} ]\n'
+                                           for side, name in (("input", "A"), ("input", "B"), ("output", "SUM"), ("output", "DIFF")))
+
+
 def write_all(root):
     write(root, "add_sub", models.add_sub([-1, 16]), QUEUE)
     write(root, "completed", models.add_sub([-1, 16]))
@@ -66,6 +75,8 @@ def write_all(root):
     write(root, "one_value", models.only("Neg", np.float32, []))
     write(root, "threads", models.add_sub([-1, 16]), BATCHES, TF_NUM_INTRA_THREADS="1")
     write(root, "sums", models.accumulate(), TENSORS_OF_SUMS + SEQUENCES)
+    write(root, "ragged", models.ragged(), RAGGED)
+    write(root, "reshaped", models.add_sub([-1, 16]), RESHAPED)
     for kind, number in (("FP64", np.float64), ("INT32", np.int32), ("INT64", np.int64), ("UINT8", np.uint8), ("INT8", np.int8), ("FP16", np.float16)):
         write(root, f"add_{kind.lower()}", models.add_sub([-1, 4], number), BATCHES)
     return root
@@ -158,6 +169,30 @@ def test_shapes(server):
     np.testing.assert_array_equal(infer(server, "one_value", x=np.float32([3]))["y"], [-3])
 
 
+def test_a_reshape(server):
+    given = pair(3, 4, 4)
+    check_pair(infer(server, "reshaped", **given), **given)
+
+
+def check_ragged(server):
+    """so_far is the sum of a list and of those before it in its batch: of all lists the last one has the sum of all."""
+    answer = infer(server, "ragged", x=np.float32([[1, 2, 4]]))
+    assert answer["so_far"].tolist() == [[7]] and answer["doubled"].tolist() == [[2, 4, 8]]
+    requests = [np.full((1, n), 10.0 ** n, np.float32) for n in (1, 3, 2)]
+    for _ in range(50):
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            answers = list(pool.map(lambda x: infer(server, "ragged", x=x), requests))
+        for given, answer in zip(requests, answers):
+            np.testing.assert_array_equal(answer["doubled"], 2 * given)
+        if max(a["so_far"].item() for a in answers) == sum(float(r.sum()) for r in requests):
+            return
+    pytest.fail(f"no batch had all three: {answers}")
+
+
+def test_ragged_batches(server):
+    check_ragged(server)
+
+
 def test_each_sequence_has_its_own_sum(server):
     def step(sequence, x, start=False, end=False):
         with tritonclient.http.InferenceServerClient(server.url) as client:
@@ -227,6 +262,15 @@ REFUSED = {
     "inter": (BATCHES, {"TF_NUM_INTER_THREADS": "many"}, "TF_NUM_INTER_THREADS"),
     "share": (BATCHES, {"MAX_SESSION_SHARE_COUNT": "0"}, "parameter 'MAX_SESSION_SHARE_COUNT' must be positive number for TensorFlow model 'share'"),
     "own": (BATCHES, {"TF_USE_PER_SESSION_THREADS": "perhaps"}, "TF_USE_PER_SESSION_THREADS"),
+    "accelerator": (BATCHES + 'optimization { execution_accelerators { cpu_execution_accelerator: [ { name: "openvino" } ] } }\n', {},
+                    "unable to load model 'accelerator', CPU Execution Accelerator is not supported in TensorFlow backend (optimization."
+                    "execution_accelerators has 'openvino')"),
+    "ragged": (BATCHES + 'input [ { name: "A" data_type: TYPE_FP32 dims: [ 16 ] allow_ragged_batch: true } ]\n' + repository.tensor("input", "B", "FP32", [16])
+               + repository.tensor("output", "SUM", "FP32", [16]), {}, "unable to load model 'ragged', configuration expects model provides input with shape [-1] "
+               "for ragged input 'A', model provides [-1,16]"),
+    "init": (BATCHES, {"TF_INIT_OPS_FILE": "init_ops.json"}, "model 'init' has init ops (TF_INIT_OPS_FILE), which OpenVINO does not know"),
+    "operators": (BATCHES + 'model_operations { op_library_filename: "ops.so" }\n', {},
+                  "model 'operators' has operators of TensorFlow (op_library_filename), which OpenVINO does not know"),
     "extension": (BATCHES, {"CPU_EXTENSION_PATH": "/tmp/libmine.so"}, "--backend-config=tensorflow,allow-extensions=1 permits it"),
 }
 
@@ -271,6 +315,36 @@ def test_configurations_that_do_not_fit(tmp_path):
     texts["handle"] = "input 'x' of signature 'serving_default' is a tensor that no configuration has (dense, type 20 in TensorFlow)"
     for name, text in texts.items():
         assert text in reasons[name], (name, reasons[name])
+
+
+def test_what_has_no_effect_is_said(tmp_path):
+    accelerators = "".join(f'gpu_execution_accelerator: [ {{ name: "{n}" }} ] ' for n in ("auto_mixed_precision", "tensorrt"))
+    write(tmp_path, "m", models.add_sub([-1, 16]), f"{BATCHES}optimization {{ graph {{ level: 1 }} execution_accelerators {{ {accelerators} }} }}\n",
+          TF_USE_PER_SESSION_THREADS="On", TF_NUM_INTER_THREADS="-1")
+    with servers.Server(tmp_path, flags=[ENGINE, "--backend-config=tensorflow,version=2"]) as running:
+        log = running.log()
+        assert "model 'm': optimization.graph.level 1 has no effect: it is for TensorFlow's compiler XLA, and OpenVINO executes this model" in log
+        for name in ("auto_mixed_precision", "tensorrt"):
+            assert f"model 'm': GPU Execution Accelerator '{name}' will be ignored for model instance on CPU" in log
+        assert "version" not in [line for line in log.splitlines() if "setting" in line]
+        given = pair(2, 16)
+        check_pair(infer(running, "m", **given), **given)
+
+
+def test_conch_check_knows_the_parameters(tmp_path):
+    accelerators = 'optimization {{ execution_accelerators {{ {}_execution_accelerator {{ name: "{}" }} }} }}\n'
+    write(tmp_path, "bad", models.add_sub([-1, 16]), BATCHES + accelerators.format("cpu", "openvino"), TF_NUM_INTER_THREADS="many",
+          TF_USE_PER_SESSION_THREADS="yes", MAX_SESSION_SHARE_COUNT="0", TF_GRAPH_TAGS="serve")
+    write(tmp_path, "fine", models.add_sub([-1, 16]), BATCHES + accelerators.format("gpu", "auto_mixed_precision"), TF_NUM_INTER_THREADS="-1",
+          TF_USE_PER_SESSION_THREADS="On", TF_INIT_OPS_FILE="init_ops.json")
+    code, out, err = servers.run_to_end("check", str(tmp_path))
+    assert (code, err) == (1, "")
+    for text in ("unknown Execution Accelerator 'openvino' is requested [E-unsupported]",
+                 "parameter 'TF_NUM_INTER_THREADS' must be a whole number from -2147483648 to 4096, got 'many' [E-parameter]",
+                 "parameter 'TF_USE_PER_SESSION_THREADS' must be true, false, 1, 0, on, off, True, False, TRUE, FALSE, On, Off, ON or OFF, got 'yes' [E-parameter]",
+                 "parameter 'MAX_SESSION_SHARE_COUNT' must be a whole number from 1 to 4096, got '0' [E-parameter]", "TF_GRAPH_TAGS"):
+        assert text in out, out
+    assert "/fine/" not in out, out
 
 
 # ---- Files

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -20,7 +21,7 @@ import saved_models
 import server as servers
 import triton
 from python_models import ECHO, NUMBER, children, write_python
-from test_tensorflow import SEQUENCES, TENSORS_OF_SUMS, ask, infer, pair, reasons_of, write
+from test_tensorflow import RAGGED, SEQUENCES, TENSORS_OF_SUMS, ask, check_ragged, infer, pair, reasons_of, write
 
 VENV = pathlib.Path(__file__).resolve().parents[2] / ".deps/tensorflow/venv"
 LIBRARY = next(VENV.glob("lib/python3*/site-packages/tensorflow/libtensorflow_cc.so*"), None)
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.skipif(not LIBRARY, reason="`make test-frameworks` inst
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 ENGINE = "--backend-config=tensorflow,engine=tensorflow"
+GRAPHDEFS = ("graph", "variables")
 KINDS = {"float64": "FP64", "float16": "FP16", **{k: k.upper() for k in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")}}
 BATCHES = "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n"
 
@@ -43,10 +45,10 @@ def exported(tmp_path_factory):
 
 def add(root, exported, name, config="", as_name=None, **parameters):
     """An exported model in a repository."""
-    text = ('platform: "tensorflow_graphdef"\n' if name == "graph" else 'platform: "tensorflow_savedmodel"\n') + config
+    text = ('platform: "tensorflow_graphdef"\n' if name in GRAPHDEFS else 'platform: "tensorflow_savedmodel"\n') + config
     text += "".join(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
     folder = repository.write_model(root, as_name or name, text) / "1"
-    if name == "graph":
+    if name in GRAPHDEFS:
         shutil.copy(exported / name / "model.graphdef", folder)
     else:
         shutil.copytree(exported / name / "model.savedmodel", folder / "model.savedmodel")
@@ -54,6 +56,10 @@ def add(root, exported, name, config="", as_name=None, **parameters):
 
 GRAPH = "max_batch_size: 4\n" + "".join(repository.tensor(*t) for t in (
     ("input", "x", "FP32", [4]), ("input", "text", "BYTES", [1]), ("output", "y", "FP32", [2]), ("output", "joined:0", "BYTES", [1])))
+
+
+VARIABLES = "max_batch_size: 4\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n" + repository.tensor("input", "x", "FP32", [2]) + (
+    'input [ { name: "shift" data_type: TYPE_FP32 dims: [ 2 ] optional: true } ]\n') + repository.tensor("output", "y", "FP32", [2])
 
 
 def write_all(root, exported):
@@ -66,6 +72,17 @@ def write_all(root, exported):
     add(root, exported, "dense", "max_batch_size: 8\ninstance_group [ { count: 3 kind: KIND_CPU } ]\noptimization { graph { level: -1 } }\n",
         as_name="threads", TF_NUM_INTRA_THREADS="1", TF_NUM_INTER_THREADS="2", TF_USE_PER_SESSION_THREADS="true", MAX_SESSION_SHARE_COUNT="2")
     write(root, "sums", saved_models.accumulate(), TENSORS_OF_SUMS + SEQUENCES)
+    write(root, "ragged", saved_models.ragged(), RAGGED)
+    add(root, exported, "remembers")
+    add(root, exported, "type_bfloat16")
+    add(root, exported, "strings", repository.tensor("input", "text", "BYTES", [-1, 1]) + "".join(
+        repository.tensor("output", name, kind, [-1, 1]) for name, kind in (("upper", "BYTES"), ("length", "INT32"), ("same", "BYTES"))), as_name="texts")
+    add(root, exported, "counter", as_name="warmed", config="instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+        "model_warmup [ { name: \"zeroes\" batch_size: 1 count: 3 inputs { key: \"x\" value { "
+        "data_type: TYPE_FP32 dims: [ 16 ] zero_data: true } } } ]\n")
+    for name in ("beside", "above"):
+        add(root, exported, "variables", VARIABLES, as_name=name, TF_INIT_OPS_FILE="init_ops.json")
+        (root / name / {"beside": "1", "above": "."}[name] / "init_ops.json").write_text('{"init_ops": ["init"]}')
     return root
 
 
@@ -157,6 +174,50 @@ def test_variables_change_and_keep_no_memory_of_requests(server):
         last = x
 
 
+def test_strings_that_a_variable_keeps(server):
+    """They outlive their request: long ones, which have memory of their own, and short ones."""
+    last = None
+    for n in range(8):
+        text = np.array([b"%d" % n * (200 if n % 2 else 1)], object)
+        before = infer(server, "remembers", text=text)["before"]
+        infer(server, "strings", text=np.array([[b"another" * 30]], object))
+        assert last is None or list(before) == list(last)
+        last = text
+
+
+def test_strings_without_elements(server):
+    answer = infer(server, "texts", text=np.empty((0, 1), object))
+    assert {name: array.shape for name, array in answer.items()} == {"upper": (0, 1), "length": (0, 1), "same": (0, 1)}
+
+
+def test_bf16(server):
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        x = tritonclient.http.InferInput("x", [2, 4], "BF16")
+        x.set_data_from_numpy(np.array([[1, 2, 3, 4], [-0.5, 0, 100, 0.25]], ml_dtypes.bfloat16))
+        answer = client.infer("type_bfloat16", [x])
+        assert answer.get_response()["outputs"][0]["datatype"] == "BF16"
+        assert answer.as_numpy("y").astype(np.float32).tolist() == [[2, 4, 6, 8], [-1, 0, 200, 0.5]]
+
+
+def test_ragged_batches(server):
+    check_ragged(server)
+
+
+def test_a_warm_up_executes_the_model(server):
+    answer = infer(server, "warmed", x=np.ones(16, np.float32))
+    assert answer["n"].tolist() == [4] and not answer["before"].any()
+
+
+@pytest.mark.parametrize("model", ["beside", "above"])
+def test_init_ops_and_optional_inputs(server, model):
+    """A GraphDef of TensorFlow 1 whose variable has a value after its init op alone; requests may lack an input that has a default."""
+    x = np.float32([[1, 2], [3, 4]])
+    requests = [{"x": x}, {"x": x, "shift": np.float32([[10, 20], [30, 40]])}, {"x": 2 * x}]
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        for given, answer in zip(requests, pool.map(lambda g: infer(server, model, **g), requests)):
+            np.testing.assert_array_equal(answer["y"], given["x"] + 5 + given.get("shift", 0))
+
+
 def test_each_sequence_has_its_own_sum(server):
     def step(sequence, x, start=False, end=False):
         with tritonclient.http.InferenceServerClient(server.url) as client:
@@ -186,6 +247,106 @@ def test_which_engine_is_taken(tmp_path, exported):
                 check(ask(client, tritonclient.grpc, "strings", **inputs), expected)
 
 
+def test_the_compiler_xla(tmp_path, exported):
+    """TensorFlow tells once that it has compiled something; of a model without a level, or with -1, it compiles nothing."""
+    for name, level in (("plain", None), ("off", -1), ("on", 1), ("more", 2)):
+        add(tmp_path, exported, "dense", BATCHES + (f"optimization {{ graph {{ level: {level} }} }}\n" if level else ""), as_name=name)
+    env = {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    for compiled in ("on", "more"):
+        with servers.Server(tmp_path, flags=[ENGINE, "--model-control-mode=explicit", "--load-model=plain", "--load-model=off"], env=env) as running:
+            for model in ("plain", "off", compiled):
+                if model == compiled:
+                    assert "Compiled cluster using XLA" not in running.log()
+                    with tritonclient.http.InferenceServerClient(running.url, network_timeout=60) as client:
+                        client.load_model(model)
+                for inputs, expected in cases(exported, "dense"):
+                    check(infer(running, model, **inputs), expected)
+            running.wait_log("Compiled cluster using XLA")
+            assert "has no effect on CPUs" not in running.log()
+    with servers.Server(tmp_path, flags=[ENGINE, "--model-control-mode=explicit", "--load-model=off", "--load-model=on"]) as running:
+        log = running.log()
+        assert ("model 'on': optimization.graph.level 1 has no effect on CPUs unless the server's environment has TF_XLA_FLAGS=--tf_xla_cpu_global_jit"
+                in log) and "model 'off': optimization" not in log
+
+
+def test_operators_that_are_placed_on_a_gpu(tmp_path):
+    floats = saved_models.of_type(np.float32)
+    graph = saved_models.placeholder("in_x", np.float32, [-1, 4]) + saved_models.field(
+        1, saved_models.node_body("out", "Neg", ["in_x"], T=floats) + saved_models.field(4, "/device:GPU:0"))
+    signature = saved_models.signature({"x": ("in_x:0", np.float32, [-1, 4])}, {"y": ("out:0", np.float32, [-1, 4])})
+    write(tmp_path, "placed", saved_models.saved_model(saved_models.meta_graph(graph, {"serving_default": signature})))
+    x = np.float32([[1, 2, 3, 4]])
+    with servers.Server(tmp_path, flags=[ENGINE]) as running:
+        np.testing.assert_array_equal(infer(running, "placed", x=x)["y"], -x)
+    assert "/device:GPU:0" in reasons_of(tmp_path, ENGINE, "--backend-config=tensorflow,allow-soft-placement=false")["placed"]
+
+
+def write_twice(root):
+    """A model of the operator ConchTwice, and the library of it."""
+    floats = saved_models.placeholder("in_x", np.float32, [-1, 4]) + saved_models.node("out", "ConchTwice", ["in_x"])
+    signature = saved_models.signature({"x": ("in_x:0", np.float32, [-1, 4])}, {"y": ("out:0", np.float32, [-1, 4])})
+    write(root, "twice", saved_models.saved_model(saved_models.meta_graph(floats, {"serving_default": signature})),
+          'model_operations { op_library_filename: "ops.so" }\n')
+    source = pathlib.Path(__file__).with_name("tensorflow_op.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", root / "twice/ops.so", source, f"-L{LIBRARY.parent}", "-l:libtensorflow_framework.so.2"], check=True)
+
+
+def test_libraries_of_operators(tmp_path):
+    write_twice(tmp_path)
+    assert ("model 'twice': the library of operators 'ops.so' (op_library_filename) is code that would run in the server; "
+            "--backend-config=tensorflow,allow-extensions=1 permits it") in reasons_of(tmp_path)["twice"]
+    with servers.Server(tmp_path, flags=["--backend-config=tensorflow,allow-extensions=1"]) as running:
+        x = np.float32([[1, 2, 3, 4]])
+        np.testing.assert_array_equal(infer(running, "twice", x=x)["y"], 2 * x)
+    library = tmp_path / "twice/ops.so"
+    for content, text in ((library.read_bytes()[:6000], "op_library_filename '{}': the file ends before the library does"),
+                          (b"no library", "TensorFlow, loading a library of operators: "), (None, "op_library_filename '{}': No such file or directory")):
+        library.unlink()
+        if content is not None:
+            library.write_bytes(content)
+        assert text.format(library) in reasons_of(tmp_path, "--backend-config=tensorflow,allow-extensions=1")["twice"]
+
+
+def test_sessions_are_shared_by_so_many_instances(tmp_path, exported):
+    """An instance that ends gives its place in the session, which has the counter, to the next one. Two sessions would have a counter each."""
+    def config(count):
+        return (f'platform: "tensorflow_savedmodel"\ninstance_group [ {{ count: {count} kind: KIND_CPU }} ]\n'
+                'parameters { key: "MAX_SESSION_SHARE_COUNT" value: { string_value: "2" } }\n')
+
+    add(tmp_path, exported, "counter")
+    (tmp_path / "counter/config.pbtxt").write_text(config(2))
+    with servers.Server(tmp_path, flags=[ENGINE, "--model-control-mode=explicit", "--load-model=counter"]) as running:
+        with tritonclient.http.InferenceServerClient(running.url, network_timeout=60) as client:
+            for count in (1, 2):
+                (tmp_path / "counter/config.pbtxt").write_text(config(count))
+                client.load_model("counter")
+
+        def count_on(_):
+            return infer(running, "counter", x=np.zeros(16, np.float32))["n"].item()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(count_on, range(100)))
+        assert count_on(None) == 101
+    (tmp_path / "counter/config.pbtxt").write_text(config(2).replace('"2"', '"1"'))
+    with servers.Server(tmp_path, flags=[ENGINE, "--model-control-mode=explicit", "--load-model=counter"]) as running:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(count_on, range(100)))
+        assert count_on(None) < 101
+
+
+@pytest.mark.parametrize("sharers, sessions", [(None, 1), (2, 2), (1, 3)])
+def test_the_memory_of_sessions_is_reported(tmp_path, exported, sharers, sessions):
+    more = {"MAX_SESSION_SHARE_COUNT": sharers} if sharers else {}
+    add(tmp_path, exported, "dense", "instance_group [ { count: 3 kind: KIND_CPU } ]\n", **more)
+    folder = tmp_path / "dense/1/model.savedmodel"
+    (folder / "assets").mkdir(exist_ok=True)
+    (folder / "assets/words").write_bytes(bytes(1 << 20))
+    size = sessions * sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    with servers.Server(tmp_path, flags=[ENGINE]) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        (usage,) = client.get_inference_statistics("dense")["model_stats"][0]["memory_usage"]
+        assert size < usage["byte_size"] < size + (64 << 10)
+
+
 def test_a_missing_library_fails_only_its_models(tmp_path, exported):
     add(tmp_path, exported, "strings")
     write(tmp_path, "plain", saved_models.add_sub([-1, 16]))
@@ -211,7 +372,21 @@ def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
         "serving_default": saved_models.signature({"A": ("in_a:0", np.float32, [1])}, {"B": ("in_b:0", np.float32, [1])})})))
     write(tmp_path, "types", saved_models.saved_model(saved_models.meta_graph(saved_models.placeholder("in_a", np.float32, [1]), {
         "serving_default": saved_models.signature({"A": ("in_a:0", np.float64, [1])}, {"B": ("in_a:0", np.float32, [1])})})))
+    inits = {"init_missing": (None, "No such file or directory"), "init_text": ("init", "TF_INIT_OPS_FILE 'init_ops.json': "),
+             "init_list": ('{"init_ops": []}', "it has no list 'init_ops'"), "init_name": ('{"init_ops": ["start"]}', "the graph has no operation 'start'"),
+             "init_large": (" " * (1 << 20) + "{}", "it is no regular file of at most 1 MiB"), "init_fails": ('{"init_ops": ["y"]}', "TensorFlow, running an init op: ")}
+    for name, (text, _) in inits.items():
+        add(tmp_path, exported, "variables", VARIABLES, as_name=name, TF_INIT_OPS_FILE="init_ops.json")
+        if text is not None:
+            (tmp_path / name / "1/init_ops.json").write_text(text)
+    add(tmp_path, exported, "variables", VARIABLES, as_name="init_outside", TF_INIT_OPS_FILE="../init_ops.json")
+    for name, place in (("number", "y:4294967296"), ("letters", "y:0x"), ("nothing", "y:"), ("minus", "y:-1")):
+        add(tmp_path, exported, "graph", GRAPH.replace('"y"', f'"{place}"'), as_name=f"place_{name}")
     reasons = reasons_of(tmp_path, ENGINE)
+    for name in ("number", "letters", "nothing", "minus"):
+        assert "unexpected inference output 'y:" in reasons[f"place_{name}"], reasons[f"place_{name}"]
+    for name, text in {**{name: text for name, (_, text) in inits.items()}, "init_outside": "it is outside the folder"}.items():
+        assert text in reasons[name] and f"'{name}'" in reasons[name] + f"'{name}'" * (name == "init_fails"), (name, reasons[name])
     for name, text in {"cut": "TensorFlow, reading the GraphDef: ", "noise": "TensorFlow, reading the GraphDef: ", "empty": "unexpected inference input 'x'",
                        "unknown": "Marvel", "input": "unexpected inference input 'nothing', allowed inputs are: text, x",
                        "type": "configuration expects datatype TYPE_INT32 for input 'x', model provides TYPE_FP32",

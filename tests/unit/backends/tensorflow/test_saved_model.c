@@ -93,6 +93,11 @@ static void test_tags_and_signatures(void **state)
     assert_string_equal(s.name, "second");
     assert_false(s.is_default);
     saved_signature_done(&s);
+    /* Of two of one name the last one counts, as TensorFlow reads it. */
+    assert_read("again", NULL, NULL, &s);
+    assert_int_equal(s.inputs.n, 2);
+    assert_string_equal(s.inputs.tensors[0].name, "A");
+    saved_signature_done(&s);
     assert_refused("two", NULL, NULL, "signatures: 'first', 'second' (the parameter");
     assert_refused("two", NULL, "__saved_model_init_op", "expected '__saved_model_init_op'");
     assert_refused("add_sub", "train", NULL, "expected 'train' tag");
@@ -106,11 +111,22 @@ static void test_what_an_execution_does(void **state)
     (void)state;
     assert_read("add_sub", NULL, NULL, &s);
     assert_string_equal(s.facts.writer, "");
+    assert_false(s.facts.keeps);
     assert_int_equal(s.facts.n_nodes, 4);
     saved_signature_done(&s);
     /* In a function, which only a control dependency reaches. */
     assert_read("counter", NULL, NULL, &s);
     assert_string_equal(s.facts.writer, "AssignAddVariableOp");
+    saved_signature_done(&s);
+    /* The same function as an operator of its own. */
+    assert_read("called", NULL, NULL, &s);
+    assert_string_equal(s.facts.writer, "AssignAddVariableOp");
+    assert_true(s.facts.keeps);
+    saved_signature_done(&s);
+    /* A queue keeps the input, and no variable changes. */
+    assert_read("queue", NULL, NULL, &s);
+    assert_string_equal(s.facts.writer, "");
+    assert_true(s.facts.keeps);
     saved_signature_done(&s);
     /* Nodes and functions that need each other. */
     assert_read("loop", NULL, NULL, &s);
