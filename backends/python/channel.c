@@ -208,7 +208,7 @@ static void ring(struct channel *c, uint64_t at, uint64_t size_bytes, bool by_ev
     b->size_bytes = size_bytes;
     b->by_event = by_event;
     c->answers = atomic_load_explicit(&c->page->answer.word, memory_order_acquire);
-    atomic_fetch_add(&b->word, 1);
+    atomic_fetch_add(&b->word, BELL_RINGS);
     if (atomic_load(&b->sleeps))
         wake_futex(&b->word);
 }
@@ -223,28 +223,42 @@ void channel_ring_for_event(struct channel *c, uint64_t at, uint64_t size_bytes)
     ring(c, at, size_bytes, true);
 }
 
-/* look_for_answer - has the answer bell rung? The word is remembered, and so asked once. */
-static bool look_for_answer(struct channel *c)
+/* look_for_answer - has the answer bell rung? */
+static bool look_for_answer(const struct channel *c, uint32_t *ret_word)
 {
-    return atomic_load(&c->page->answer.word) != c->answers;
+    *ret_word = atomic_load(&c->page->answer.word);
+    return (*ret_word ^ c->answers) >= BELL_RINGS;
 }
 
-static bool spin_for_answer(struct channel *c, uint64_t spin_ns)
+/* look_for_all - the answer, or the end of a child that has not answered before. */
+static enum channel_answer look_for_all(const struct channel *c, const atomic_bool *ended,
+                                        uint32_t *ret_word)
 {
+    /* First: a child that has ended rings no more. */
+    const bool is_over = atomic_load(ended);
+
+    if (look_for_answer(c, ret_word))
+        return CHANNEL_ANSWERED;
+    return is_over ? CHANNEL_ENDED : CHANNEL_TIMED_OUT;
+}
+
+static void spin_for_answer(const struct channel *c, uint64_t spin_ns)
+{
+    uint32_t word;
+
     if (!spin_ns)
-        return look_for_answer(c);
+        return;
     const uint64_t until_ns = backend_now_ns() + spin_ns;
 
     do {
         for (int i = 0; i < 64; i++) {
-            if (look_for_answer(c))
-                return true;
+            if (look_for_answer(c, &word))
+                return;
 #if defined(__x86_64__) || defined(__i386__)
             __builtin_ia32_pause();
 #endif
         }
     } while (backend_now_ns() < until_ns);
-    return false;
 }
 
 enum channel_answer channel_await(struct channel *c, uint64_t deadline_ns, uint64_t spin_ns,
@@ -252,36 +266,34 @@ enum channel_answer channel_await(struct channel *c, uint64_t deadline_ns, uint6
                                   uint64_t *ret_size_bytes)
 {
     struct bell *b = &c->page->answer;
-    bool in_time = true, rung = spin_for_answer(c, spin_ns);
+    uint32_t word;
+    bool in_time = true;
 
-    while (!rung && in_time) {
+    spin_for_answer(c, spin_ns);
+    enum channel_answer seen = look_for_all(c, ended, &word);
+    while (seen == CHANNEL_TIMED_OUT && in_time) {
         atomic_store(&b->sleeps, 1);
-        if (!look_for_answer(c) && !atomic_load(ended))
-            in_time = sleep_on_futex(&b->word, c->answers, deadline_ns);
+        if (look_for_all(c, ended, &word) == CHANNEL_TIMED_OUT)
+            in_time = sleep_on_futex(&b->word, word, deadline_ns);
         atomic_store_explicit(&b->sleeps, 0, memory_order_relaxed);
-        if (atomic_load(ended))
-            return CHANNEL_ENDED;
-        rung = look_for_answer(c);
+        seen = look_for_all(c, ended, &word);
     }
-    if (!rung)
-        return CHANNEL_TIMED_OUT;
-    if (atomic_load(ended))
-        return CHANNEL_ENDED;
-    *ret_at = __atomic_load_n(&b->at, __ATOMIC_RELAXED);
-    *ret_size_bytes = __atomic_load_n(&b->size_bytes, __ATOMIC_RELAXED);
-    return CHANNEL_ANSWERED;
+    if (seen == CHANNEL_ANSWERED) {
+        *ret_at = __atomic_load_n(&b->at, __ATOMIC_RELAXED);
+        *ret_size_bytes = __atomic_load_n(&b->size_bytes, __ATOMIC_RELAXED);
+    }
+    return seen;
 }
 
 enum channel_answer channel_look(struct channel *c, const atomic_bool *ended, uint64_t *ret_bytes)
 {
     const struct bell *b = &c->page->answer;
-    const bool rung = look_for_answer(c);
+    uint32_t word;
+    const enum channel_answer seen = look_for_all(c, ended, &word);
 
     *ret_bytes = 0;
-    if (atomic_load(ended))
-        return CHANNEL_ENDED;
-    if (!rung)
-        return CHANNEL_TIMED_OUT;
+    if (seen != CHANNEL_ANSWERED)
+        return seen;
     const uint64_t size = __atomic_load_n(&b->size_bytes, __ATOMIC_RELAXED),
                    more = __atomic_load_n(&b->more_bytes, __ATOMIC_RELAXED);
 
@@ -289,9 +301,9 @@ enum channel_answer channel_look(struct channel *c, const atomic_bool *ended, ui
     return CHANNEL_ANSWERED;
 }
 
-/* The child has the eventfd, too, and may have filled it: then it is emptied. */
-static void signal_event(const struct channel *c)
+void channel_signal(const struct channel *c)
 {
+    /* The child has the eventfd, too, and may have filled it: then it is emptied. */
     const uint64_t one = 1;
     uint64_t count;
 
@@ -299,12 +311,13 @@ static void signal_event(const struct channel *c)
         (void)!read(c->event_fd, &count, sizeof count);
 }
 
-void channel_wake(struct channel *c)
+void channel_end(struct channel *c)
 {
-    /* Changed, so that a thread that is about to sleep does not. */
-    atomic_fetch_add(&c->page->answer.word, 1);
+    /* Changed, so that a thread that is about to sleep does not; and this bit alone, whatever the
+     * child has written there. */
+    atomic_fetch_xor(&c->page->answer.word, BELL_ENDED);
     wake_futex(&c->page->answer.word);
-    signal_event(c);
+    channel_signal(c);
 }
 
 void channel_fill_slot(struct channel *c, uint32_t slot, uint64_t at, uint64_t size_bytes)

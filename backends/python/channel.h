@@ -4,7 +4,7 @@
  * notes, and the two memories.
  *
  * Threads: one at a time rings and awaits; one at a time receives; any thread sends notes, gives
- * blocks back, and wakes the one that awaits.
+ * blocks back, and says that the child has ended.
  */
 #ifndef BACKENDS_PYTHON_CHANNEL_H
 #define BACKENDS_PYTHON_CHANNEL_H
@@ -66,7 +66,7 @@ void channel_trim(struct channel *c);
 void channel_ring(struct channel *c, uint64_t at, uint64_t size_bytes);
 
 /* channel_ring_for_event - the same, and event_fd becomes readable with the answer, or when
- * channel_wake() is called. */
+ * channel_end() or channel_signal() is called. */
 void channel_ring_for_event(struct channel *c, uint64_t at, uint64_t size_bytes);
 
 enum channel_answer { CHANNEL_ANSWERED, CHANNEL_ENDED, CHANNEL_TIMED_OUT };
@@ -74,21 +74,25 @@ enum channel_answer { CHANNEL_ANSWERED, CHANNEL_ENDED, CHANNEL_TIMED_OUT };
 /*
  * channel_look - is the answer there? Without waiting; channel_await() reads it.
  * @ret_bytes  how much the answer has, as the child says: any number; 0: no answer
- * Returns CHANNEL_TIMED_OUT if it is not there.
+ * Returns CHANNEL_TIMED_OUT if it is not there, and may come.
  */
 enum channel_answer channel_look(struct channel *c, const atomic_bool *ended, uint64_t *ret_bytes);
 
 /*
- * channel_await - waits for the answer to the last command.
+ * channel_await - waits for the answer to the last command. What the child has answered before it
+ * ended is an answer.
  * @deadline_ns  CLOCK_MONOTONIC; 0: none
  * @spin_ns      how long to look again and again before the thread sleeps
- * @ended        set by another thread, which then calls channel_wake(): CHANNEL_ENDED
+ * @ended        set by another thread, which then calls channel_end(): CHANNEL_ENDED
  * @ret_at, @ret_size_bytes  of the answer, as the child says: any number
  */
 enum channel_answer channel_await(struct channel *c, uint64_t deadline_ns, uint64_t spin_ns,
                                   const atomic_bool *ended, uint64_t *ret_at,
                                   uint64_t *ret_size_bytes);
-void channel_wake(struct channel *c);
+/* channel_end - the child has ended: whoever waits for its answer wakes. Once, by any thread. */
+void channel_end(struct channel *c);
+/* channel_signal - event_fd becomes readable. Any thread. */
+void channel_signal(const struct channel *c);
 
 /* channel_send - sends a note, now or when there is room. False: too many wait, or no memory. */
 bool channel_send(struct channel *c, const struct note *note);

@@ -517,7 +517,7 @@ static void end_child(struct child *c)
     if (!c->is_apart && c->socket.fd >= 0)
         (void)read_notes(c, MOST_LAST_NOTES);
     atomic_store(&c->ended, true);
-    channel_wake(&c->channel);
+    channel_end(&c->channel);
     calls_cancel(c);
     if (c->is_apart) {
         kick_reader(c);

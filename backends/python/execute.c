@@ -443,7 +443,7 @@ static bool send_batch(struct run *r)
         channel_ring_for_event(c, r->at, r->size_bytes);
         /* What was signalled before the thread left is forgotten. */
         if (atomic_load(&r->child->ended))
-            channel_wake(c);
+            channel_signal(c);
         return true;
     }
     channel_ring(c, r->at, r->size_bytes);

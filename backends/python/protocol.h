@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-#define PROTOCOL_VERSION 3u
+#define PROTOCOL_VERSION 4u
 
 enum {
     PROTOCOL_FD_SOCKET = 3,
@@ -50,7 +50,12 @@ enum {
 #define PROTOCOL_MAX_REQUESTS 1048576u /* of a batch */
 #define PROTOCOL_MAX_TEXT     (1u << 30)
 
-/* A bell: a message has come. Whoever rings writes at and size, then adds one to the word. */
+/*
+ * A bell: a message has come. Whoever rings writes at and size, then adds BELL_RINGS to the word.
+ * The server flips BELL_ENDED in the word of the answer bell when the child has ended: who sleeps
+ * there wakes, and still sees whether the child has answered before.
+ */
+enum { BELL_ENDED = 1, BELL_RINGS = 2 };
 struct bell {
     _Atomic uint32_t word;   /* a futex */
     _Atomic uint32_t sleeps; /* 1: the other side sleeps, or will; the ringer wakes it */

@@ -363,10 +363,7 @@ def test_a_signal_at_each_step_of_a_message_has_an_answer(stepping, model):
     """Each model has one such end, after which a process starts at once. One that is stopped is ended by the time limit."""
     before = pid_of(stepping, model)
     if EACH_STEP[model].endswith("the answer is sent"):
-        try:
-            assert infer(stepping, model, words(WHAT=EACH_STEP[model])).as_numpy("OUT").tolist() == [before]
-        except InferenceServerException as end:    # the server has noticed it before it has read the answer
-            assert end.status() == "503"
+        assert infer(stepping, model, words(WHAT=EACH_STEP[model])).as_numpy("OUT").tolist() == [before]
         answers(stepping, model, words(WHAT="fine"))
     else:
         with pytest.raises(InferenceServerException) as raised:

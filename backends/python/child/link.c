@@ -174,7 +174,7 @@ void link_answer(uint64_t at, uint64_t size_bytes, uint64_t more_bytes)
     b->at = at;
     b->size_bytes = size_bytes;
     b->more_bytes = more_bytes;
-    atomic_fetch_add(&b->word, 1);
+    atomic_fetch_add(&b->word, BELL_RINGS);
     if (atomic_load(&b->sleeps))
         wake_word(&b->word);
     while (by_event && write(PROTOCOL_FD_EVENT, &one, sizeof one) < 0) {

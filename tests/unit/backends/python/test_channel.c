@@ -83,7 +83,7 @@ static void *answer_commands(void *arg)
         seen = atomic_load(&page->command.word);
         page->answer.at = page->command.at + 1;
         page->answer.size_bytes = page->command.size_bytes;
-        atomic_fetch_add(&page->answer.word, 1);
+        atomic_fetch_add(&page->answer.word, BELL_RINGS);
         if (atomic_load(&page->answer.sleeps))
             syscall(SYS_futex, &page->answer.word, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
@@ -142,7 +142,7 @@ static void *end_child(void *arg)
     while (!atomic_load(&e->channel->page->answer.sleeps))
         ;
     atomic_store(&e->ended, true);
-    channel_wake(e->channel);
+    channel_end(e->channel);
     return NULL;
 }
 
@@ -156,10 +156,57 @@ static void the_end_of_the_child_ends_the_wait(void **state)
         uint64_t at, size;
 
         open_it(&c);
+        atomic_store(&c.page->answer.word, (uint32_t)i * UINT32_C(2654435761)); /* by the child */
         channel_ring(&c, 64, 1);
         assert_int_equal(pthread_create(&thread, NULL, end_child, &e), 0);
         assert_int_equal(channel_await(&c, 0, 0, &e.ended, &at, &size), CHANNEL_ENDED);
         pthread_join(thread, NULL);
+        channel_close(&c);
+    }
+}
+
+/* The child rings, and ends at once. */
+static void *answer_and_end(void *arg)
+{
+    struct ending *e = arg;
+    struct page *page = e->channel->page;
+
+    while (atomic_load(&page->command.word) == 0)
+        ;
+    page->answer.at = 128;
+    page->answer.size_bytes = 5;
+    atomic_fetch_add(&page->answer.word, BELL_RINGS);
+    atomic_store(&e->ended, true);
+    channel_end(e->channel);
+    return NULL;
+}
+
+static void an_answer_before_the_end_is_not_lost(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        struct channel c = {0};
+        struct ending e = {.channel = &c};
+        pthread_t thread;
+        uint64_t at, size, bytes;
+
+        open_it(&c);
+        assert_int_equal(pthread_create(&thread, NULL, answer_and_end, &e), 0);
+        channel_ring(&c, 64, 1);
+        /* One half of them is over when it is looked for. */
+        if (i % 2)
+            pthread_join(thread, NULL);
+        assert_int_equal(channel_await(&c, 0, i % 4 / 2 * 20000, &e.ended, &at, &size),
+                         CHANNEL_ANSWERED);
+        assert_int_equal(at, 128);
+        assert_int_equal(size, 5);
+        if (i % 2 == 0)
+            pthread_join(thread, NULL);
+        assert_int_equal(channel_look(&c, &e.ended, &bytes), CHANNEL_ANSWERED);
+        assert_int_equal(bytes, 5);
+        /* A command that comes later has no answer. */
+        channel_ring(&c, 64, 1);
+        assert_int_equal(channel_await(&c, 0, 0, &e.ended, &at, &size), CHANNEL_ENDED);
         channel_close(&c);
     }
 }
@@ -354,7 +401,7 @@ static void an_event_tells_of_the_end(void **state)
     page->answer.at = 128;
     page->answer.size_bytes = 5;
     page->answer.more_bytes = 70;
-    atomic_fetch_add(&page->answer.word, 1);
+    atomic_fetch_add(&page->answer.word, BELL_RINGS);
     assert_int_equal(channel_look(&c, &ended, &bytes), CHANNEL_ANSWERED);
     assert_int_equal(bytes, 75);
     page->answer.more_bytes = UINT64_MAX;
@@ -368,7 +415,7 @@ static void an_event_tells_of_the_end(void **state)
     assert_int_equal(channel_look(&c, &ended, &bytes), CHANNEL_TIMED_OUT);
     assert_int_equal(write(c.event_fd, &count, sizeof count), sizeof count);
     atomic_store(&ended, true);
-    channel_wake(&c);
+    channel_end(&c);
     assert_int_equal(channel_look(&c, &ended, &bytes), CHANNEL_ENDED);
     assert_int_equal(bytes, 0);
     assert_int_equal(read(c.event_fd, &count, sizeof count), sizeof count);
@@ -420,6 +467,7 @@ int main(void)
         cmocka_unit_test(each_command_has_its_answer),
         cmocka_unit_test(a_wait_ends_in_time),
         cmocka_unit_test(the_end_of_the_child_ends_the_wait),
+        cmocka_unit_test(an_answer_before_the_end_is_not_lost),
         cmocka_unit_test(notes_wait_for_room),
         cmocka_unit_test(notes_that_nobody_reads_are_limited),
         cmocka_unit_test(notes_are_whole),
