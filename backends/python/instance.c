@@ -62,6 +62,7 @@ static void become_ready(struct instance *in, struct child *c, bool has_is_ready
         in->stage = READY;
         in->was_ready = true;
         in->has_is_ready = has_is_ready;
+        in->is_overdue = false;
         in->ready_ns = backend_now_ns();
     }
     pthread_cond_broadcast(&in->changed);
@@ -119,6 +120,7 @@ static bool on_readiness(void *owner, struct child *c, uint64_t id, struct unpac
     if (id <= in->question && id > in->answered) {
         in->answered = id;
         in->is_ready = ready;
+        in->is_overdue = false;
         pthread_cond_broadcast(&in->changed);
     }
     pthread_mutex_unlock(&in->mu);
@@ -248,8 +250,22 @@ static bool await_readiness(struct instance *in, uint64_t question)
     while (in->answered < question && in->stage == READY && in_time)
         in_time = pthread_cond_timedwait(&in->changed, &in->mu, &until) == 0;
     const bool ready = in->answered >= question && in->is_ready;
+    if (!in_time && in->answered < question)
+        in->is_overdue = true;
     pthread_mutex_unlock(&in->mu);
     return ready;
+}
+
+/* ask_is_ready - not while an answer is overdue: a thread would wait again, and questions would
+ * pile up in the child. */
+static bool ask_is_ready(struct instance *in, struct child *c)
+{
+    pthread_mutex_lock(&in->mu);
+    const bool asks = !in->is_overdue;
+    const uint64_t question = asks ? ++in->question : 0;
+    pthread_mutex_unlock(&in->mu);
+    return asks && channel_say(&c->channel, NOTE_IS_READY, question, NULL, NULL) &&
+           await_readiness(in, question);
 }
 
 TRITONSERVER_Error *instance_ready(struct instance *in)
@@ -257,13 +273,8 @@ TRITONSERVER_Error *instance_ready(struct instance *in)
     struct child *c = instance_child(in);
     bool ready = c != NULL;
 
-    if (c && in->has_is_ready) {
-        pthread_mutex_lock(&in->mu);
-        const uint64_t question = ++in->question;
-        pthread_mutex_unlock(&in->mu);
-        ready = channel_say(&c->channel, NOTE_IS_READY, question, NULL, NULL) &&
-                await_readiness(in, question);
-    }
+    if (c && in->has_is_ready)
+        ready = ask_is_ready(in, c);
     const bool lives = c && !atomic_load(&c->ended);
     child_unref(c);
     if (ready)

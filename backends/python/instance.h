@@ -44,7 +44,7 @@ struct instance {
     bool was_ready, has_is_ready, child_lives, may_close;
     uint64_t ready_ns;
     uint64_t question, answered; /* of is_ready() */
-    bool is_ready;
+    bool is_ready, is_overdue;   /* overdue: an answer has not come within its time */
 };
 
 /*
@@ -55,7 +55,8 @@ TRITONSERVER_Error *instance_open(TRITONBACKEND_ModelInstance *handle,
                                   struct instance **ret_instance);
 void instance_close(struct instance *in);
 
-/* instance_ready - NULL: yes. May wait for the model's is_ready(), 5 s at most. */
+/* instance_ready - NULL: yes. May wait for the model's is_ready(), 5 s at most; the next calls do
+ * not wait, and say no, until that answer comes. */
 TRITONSERVER_Error *instance_ready(struct instance *in);
 
 /* instance_child - the child that takes requests, with a reference; NULL: none does. */
