@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "conch/conch.h"
 #include "lib/fault.h"
@@ -97,6 +98,7 @@ struct script {
     TRITONSERVER_Error *(*serve)(const struct conch_http_options *http, struct conch_http **ret);
     struct step steps[MAX_STEPS]; /* ends with one without a method */
     const char *restricted;       /* NULL: by the rules */
+    void (*refused)(void);        /* NULL, or after a reply that says that there was no memory */
 };
 
 static TRITONSERVER_Error *serve_http(const struct conch_http_options *http,
@@ -161,7 +163,7 @@ static size_t ask_step(int port, const struct step *step)
 }
 
 /* NULL: it was answered as it is with enough memory. */
-static struct status *run_step(int port, const struct step *step)
+static struct status *run_step(int port, const struct script *script, const struct step *step)
 {
     if (step->before)
         step->before();
@@ -174,6 +176,8 @@ static struct status *run_step(int port, const struct step *step)
     }
     if (size > 0 && !strstr(received, "out of memory"))
         fail_msg("%s %s: a wrong answer: %.600s", step->method, step->path, received);
+    if (size > 0 && script->refused)
+        script->refused();
     return status_no_memory();
 }
 
@@ -202,7 +206,7 @@ static struct status *run(void *arg)
         return status_no_memory();
     }
     for (const struct step *s = script->steps; s->method && !st; s++)
-        st = run_step(conch_http_port(service), s);
+        st = run_step(conch_http_port(service), script, s);
     assert_int_equal(conch_http_stop(service, WAIT_S * 1000), 0);
     return st;
 }
@@ -255,6 +259,39 @@ static void regions_survive_lack_of_memory(void **state)
              NULL},
             {"GET", "/v2/systemsharedmemory/status", KEY, "", FOUND, "[]", NULL, NULL},
         }};
+    assert_true(fault_each_allocation(run, &script) > 10);
+}
+
+static char log_body[64];
+static bool wants_warnings;
+
+static void change_warnings(void)
+{
+    wants_warnings = !log_is_on(LOG_WARN, 0);
+    snprintf(log_body, sizeof(log_body), "{\"log_warning\":%s}", wants_warnings ? "true" : "false");
+}
+
+static void check_that_the_log_has_changed(void)
+{
+    assert_int_equal(log_is_on(LOG_WARN, 0), wants_warnings);
+}
+
+static void check_that_the_log_is_the_same(void)
+{
+    assert_int_equal(log_is_on(LOG_WARN, 0), !wants_warnings);
+}
+
+static void settings_of_the_log_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    struct script script = {
+        .serve = serve_http,
+        .steps =
+            {
+                {"POST", "/v2/logging", KEY, log_body, FOUND, "\"log_warning\":", change_warnings,
+                 check_that_the_log_has_changed},
+            },
+        .refused = check_that_the_log_is_the_same};
     assert_true(fault_each_allocation(run, &script) > 10);
 }
 
@@ -316,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_survive_lack_of_memory),
+        cmocka_unit_test(settings_of_the_log_survive_lack_of_memory),
         cmocka_unit_test(rules_survive_lack_of_memory),
         cmocka_unit_test(a_restricted_api_survives_lack_of_memory),
         cmocka_unit_test(sagemaker_survives_lack_of_memory),

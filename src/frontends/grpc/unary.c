@@ -156,7 +156,8 @@ struct status *unary_run(const struct unary_method *m, struct server *server,
                            .regions = regions,
                            .arena = arena,
                            .request = request,
-                           .answer = pb_new(arena, m->answer)};
+                           .answer = pb_new(arena, m->answer),
+                           .out = out};
     struct packed packed = {.base.append = append_packed, .out = out};
     if (!c.answer)
         return status_no_memory();

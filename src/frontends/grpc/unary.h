@@ -41,6 +41,7 @@ struct unary_call {
     struct arena *arena;             /* where the answer's parts are allocated */
     const ProtobufCMessage *request; /* of the method's type */
     ProtobufCMessage *answer;        /* likewise; empty on entry */
+    struct buf *out;                 /* gets the bytes of the answer, see unary_reserve() */
 };
 
 struct unary_method {

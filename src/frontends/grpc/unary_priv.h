@@ -7,6 +7,7 @@
 #define CONCH_FRONTENDS_GRPC_UNARY_PRIV_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "frontends/grpc/unary.h"
 #include "frontends/ops/ops.h"
 
@@ -61,6 +62,16 @@ static inline void *unary_alloc(struct unary_call *c, size_t n, size_t item_byte
             init(made_);                                                                           \
         made_;                                                                                     \
     })
+
+/*
+ * unary_reserve - makes room for the bytes of the answer. A method that has made its answer and
+ * calls this before it changes anything has no effect when it fails for want of memory.
+ */
+static inline struct status *unary_reserve(struct unary_call *c)
+{
+    (void)buf_reserve(c->out, protobuf_c_message_get_packed_size(c->answer));
+    return buf_status(c->out);
+}
 
 /*
  * unary_borrow - casts a string for a field that protobuf-c only reads. The string must outlive the

@@ -135,27 +135,27 @@ static bool add_log_number(struct unary_call *c, const char *name, int setting)
     return true;
 }
 
-/*
- * The settings stay changed even if there is no memory for the answer, whose bytes are made later
- * still. A client that sends the same settings again changes nothing.
- */
-struct status *unary_log_settings(struct unary_call *c)
+static struct status *answer_log_settings(void *arg, const struct ops_log_settings *now)
 {
     enum { N_SETTINGS = 6 };
+    struct unary_call *c = arg;
     Inference__LogSettingsResponse *answer = (Inference__LogSettingsResponse *)c->answer;
-    struct ops_log_settings now;
-    struct status *st = ops_change_log_settings(read_log_settings, c->request);
-    if (st)
-        return st;
-    ops_log_settings(&now);
+    answer->n_settings = 0;
     answer->settings = unary_alloc(c, N_SETTINGS, sizeof(*answer->settings));
-    bool fine = answer->settings && add_text(c, "log_file", now.file) &&
-                add_switch(c, "log_info", now.levels.info) &&
-                add_switch(c, "log_warning", now.levels.warning) &&
-                add_switch(c, "log_error", now.levels.error) &&
-                add_log_number(c, "log_verbose_level", now.levels.verbose_level) &&
-                add_text(c, "log_format", ops_log_format_name(now.levels.format));
-    return fine ? NULL : status_no_memory();
+    bool fine = answer->settings && add_text(c, "log_file", now->file) &&
+                add_switch(c, "log_info", now->levels.info) &&
+                add_switch(c, "log_warning", now->levels.warning) &&
+                add_switch(c, "log_error", now->levels.error) &&
+                add_log_number(c, "log_verbose_level", now->levels.verbose_level) &&
+                add_text(c, "log_format", ops_log_format_name(now->levels.format));
+    return fine ? unary_reserve(c) : status_no_memory();
+}
+
+struct status *unary_log_settings(struct unary_call *c)
+{
+    const struct ops_log_change change = {
+        .read = read_log_settings, .asked = c->request, .answer = answer_log_settings, .arg = c};
+    return ops_change_log_settings(&change);
 }
 
 /* ---- Traces --------------------------------------------------------------------------------- */

@@ -26,40 +26,54 @@ static struct status *check_settings_body(struct exchange *x, struct settings_bo
     return request_json_check(x->body, x->body_size, call_ctx(x)->settings->max_input_bytes);
 }
 
-void settings_show_log(struct exchange *x)
+/* Prints the reply. Errors: STATUS_UNAVAILABLE  no memory */
+static struct status *print_log(void *arg, const struct ops_log_settings *now)
 {
-    struct ops_log_settings now;
-    ops_log_settings(&now);
+    struct exchange *x = arg;
     struct buf *json = &call_ctx(x)->json;
     struct json_writer w = {.out = json};
     buf_reset(json);
     json_put_open(&w, '{');
     json_put_name(&w, "log_file");
-    json_put_text(&w, now.file);
+    json_put_text(&w, now->file);
     json_put_name(&w, "log_info");
-    json_put_bool(&w, now.levels.info);
+    json_put_bool(&w, now->levels.info);
     json_put_name(&w, "log_warning");
-    json_put_bool(&w, now.levels.warning);
+    json_put_bool(&w, now->levels.warning);
     json_put_name(&w, "log_error");
-    json_put_bool(&w, now.levels.error);
+    json_put_bool(&w, now->levels.error);
     json_put_name(&w, "log_verbose_level");
-    json_put_uint64(&w, (uint32_t)now.levels.verbose_level);
+    json_put_uint64(&w, (uint32_t)now->levels.verbose_level);
     json_put_name(&w, "log_format");
-    json_put_text(&w, ops_log_format_name(now.levels.format));
+    json_put_text(&w, ops_log_format_name(now->levels.format));
     json_put_close(&w, '}');
-    reply_printed(x, 200, content_json);
+    return buf_status(json);
+}
+
+static void reply_log(struct exchange *x, struct status *st)
+{
+    if (st)
+        reply_status(x, st, content_json);
+    else
+        reply_printed(x, 200, content_json);
+}
+
+void settings_show_log(struct exchange *x)
+{
+    struct ops_log_settings now;
+    ops_log_settings(&now);
+    reply_log(x, print_log(x, &now));
 }
 
 void settings_change_log(struct exchange *x)
 {
     struct settings_body body;
+    const struct ops_log_change change = {
+        .read = settings_body_read_log, .asked = &body, .answer = print_log, .arg = x};
     struct status *st = check_settings_body(x, &body);
     if (!st)
-        st = ops_change_log_settings(settings_body_read_log, &body);
-    if (st)
-        reply_status(x, st, content_json);
-    else
-        settings_show_log(x);
+        st = ops_change_log_settings(&change);
+    reply_log(x, st);
 }
 
 /* ---- Traces --------------------------------------------------------------------------------- */

@@ -39,17 +39,19 @@ bool ops_log_format_of(const char *name, enum log_format *ret)
     return false;
 }
 
-struct status *ops_change_log_settings(struct status *(*read)(const void *asked,
-                                                              struct log_settings *ret),
-                                       const void *asked)
+struct status *ops_change_log_settings(const struct ops_log_change *change)
 {
-    struct log_settings was, settings;
+    struct log_settings was;
+    struct ops_log_settings now;
     struct status *st;
+    log_get_file(now.file, sizeof(now.file));
     do {
         log_get_settings(&was);
-        settings = was;
-        st = read(asked, &settings);
-    } while (!st && !log_replace_settings(&was, &settings));
+        now.levels = was;
+        st = change->read(change->asked, &now.levels);
+        if (!st)
+            st = change->answer(change->arg, &now);
+    } while (!st && !log_replace_settings(&was, &now.levels));
     return st;
 }
 

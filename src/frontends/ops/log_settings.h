@@ -30,18 +30,24 @@ const char *ops_log_format_name(enum log_format format);
 /* ops_log_format_of - finds the format of that name. False: there is none. */
 bool ops_log_format_of(const char *name, enum log_format *ret);
 
+/* A change. Both functions may be called again, when another thread has changed the settings
+ * meanwhile. */
+struct ops_log_change {
+    /* Puts what the request names into the settings. */
+    struct status *(*read)(const void *asked, struct log_settings *ret);
+    const void *asked;
+    /* Makes the answer, which has the settings as they are going to be. */
+    struct status *(*answer)(void *arg, const struct ops_log_settings *settings);
+    void *arg;
+};
+
 /*
- * ops_change_log_settings - changes those settings that a request names, or none if one of them is
- * wrong.
+ * ops_change_log_settings - changes those settings that a request names, once its answer is made;
+ * none if one of them is wrong, or there is no memory for the answer.
  *
- * @read  puts what the request names into the settings; may be called again, when another thread
- *        has changed them meanwhile
- * Thread: any.
- * Errors: those of `read`
+ * Thread: any. Errors: those of `read` and `answer`
  */
-NODISCARD struct status *ops_change_log_settings(struct status *(*read)(const void *asked,
-                                                                        struct log_settings *ret),
-                                                 const void *asked);
+NODISCARD struct status *ops_change_log_settings(const struct ops_log_change *change);
 
 /* ops_refuse_log_file - makes the error for a client that sets the log file: STATUS_UNSUPPORTED. */
 NODISCARD struct status *ops_refuse_log_file(void);
