@@ -23,6 +23,7 @@
 #include "core/sched/scheduler.h"
 #include "core/sched/sequence.h"
 #include "lib/fake_model.h"
+#include "lib/fault.h"
 
 #define TENSORS                                                                                    \
     "input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                                            \
@@ -108,10 +109,15 @@ static struct status *begin(struct fake_model *f, const char *more, const char *
     struct model_config *config;
     char text[1024];
     snprintf(text, sizeof(text), "name: 'm' backend: 'fake' " TENSORS "%s %s", more, groups);
-    assert_null(model_config_parse_text(text, strlen(text), "config.pbtxt", &config));
+    struct status *st = model_config_parse_text(text, strlen(text), "config.pbtxt", &config);
+    if (st)
+        return st;
     struct config_facts facts = {.model_name = "m"};
-    assert_null(model_config_prepare(config, &facts));
-    return model_change_begin(f->model, &registry, config, &facts, ret_change);
+    st = model_config_prepare(config, &facts);
+    if (!st)
+        return model_change_begin(f->model, &registry, config, &facts, ret_change);
+    model_config_free(config);
+    return st;
 }
 
 static void change(struct fake_model *f, const char *more, const char *groups)
@@ -574,6 +580,109 @@ static void a_model_may_end_while_instances_drain(void **state)
     assert_int_equal(atomic_load(&n_finalized), 2);
 }
 
+/* ---- Without memory -------------------------------------------------------------------------- */
+
+#define WITH_STATES                                                                                \
+    "max_batch_size: 2 sequence_batching { max_sequence_idle_microseconds: 600000000 "             \
+    "control_input { name: 'READY' control { kind: CONTROL_SEQUENCE_READY "                        \
+    "bool_false_true: [ false, true ] } } "                                                        \
+    "state { input_name: 'SI' output_name: 'SO' data_type: TYPE_INT32 dims: 1 } }"
+
+/* Finds no memory for its responses either. */
+static struct status *execute_without_memory(struct instance *in, struct request **requests,
+                                             uint32_t n)
+{
+    if (in->state != in)
+        atomic_fetch_add(&n_used_after_end, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        struct response *resp;
+        struct status *st = response_new(requests[i], &resp);
+        if (st)
+            request_fail(requests[i], st);
+        else
+            assert_null(response_send(resp, RESPONSE_FINAL, NULL));
+        assert_null(request_release(requests[i]));
+    }
+    return NULL;
+}
+
+/* NULL, or that there was no memory for a request of the sequence, or for one before. */
+static struct status *try_to_ask(struct fake_model *f, uint64_t id, uint32_t flags)
+{
+    struct fake_request fr;
+    prepare(&fr, f, NULL);
+    fr.request.maker.correlation_id.number = id;
+    fr.request.maker.flags = flags;
+    struct status *st = server_infer(&f->server, &fr.request);
+    if (!st) {
+        fake_request_wait(&fr);
+        if (fr.failed || fr.n_responses == 0)
+            st = status_no_memory();
+    }
+    bool has_ended = st && strstr(status_message(st), "must specify the START flag");
+    fake_request_end(&fr);
+    if (!has_ended)
+        return st;
+    status_free(st); /* what has ended the sequence is the cause */
+    return status_no_memory();
+}
+
+static struct status *try_to_change(struct fake_model *f, const char *groups)
+{
+    struct model_change *change;
+    struct status *st = begin(f, WITH_STATES, groups, &change);
+    if (st)
+        return st;
+    assert_non_null(change);
+    model_change_commit(change);
+    return NULL;
+}
+
+/* Instances of two changes drain, with the sequences of each, and some requests lack a partner. */
+static struct status *drain_without_memory(void *arg)
+{
+    struct fake_model *f = arg;
+    static const char *const groups[] = {"instance_group { kind: KIND_MODEL }",
+                                         "instance_group { count: 2 kind: KIND_CPU }",
+                                         "instance_group { kind: KIND_CPU }"};
+    struct status *results[16];
+    size_t n = 0;
+    uint64_t id = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+        results[n++] = try_to_ask(f, ++id, REQUEST_SEQUENCE_START);
+        results[n++] = try_to_ask(f, ++id, REQUEST_SEQUENCE_START);
+        results[n] = try_to_change(f, groups[i]);
+        if (results[n++])
+            break; /* the slots are taken */
+    }
+    for (; id > 0; id--)
+        results[n++] = try_to_ask(f, id, REQUEST_SEQUENCE_END);
+    mem_set_test_hook(NULL); /* the next run begins as this one did */
+    change(f, WITH_STATES, groups[2]);
+    /* All that had sequences have none. */
+    await_finalized(atomic_load(&n_initialized) - 1);
+    assert_int_equal(count_instances(f), 1);
+    struct status *st = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (!st)
+            st = results[i];
+        else
+            status_free(results[i]);
+    }
+    return st;
+}
+
+static void instances_drain_without_memory(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    make(&f, NULL, WITH_STATES, execute_without_memory);
+    assert_true(fault_each_allocation(drain_without_memory, &f) > 10);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_finalized), atomic_load(&n_initialized));
+    assert_int_equal(atomic_load(&n_used_after_end), 0);
+}
+
 /* ---- Instances that are in use --------------------------------------------------------------- */
 
 static _Atomic(struct request *) kept;
@@ -664,6 +773,7 @@ int main(void)
         cmocka_unit_test(an_instance_without_sequences_leaves_at_once),
         cmocka_unit_test(silence_ends_an_instance_that_drains),
         cmocka_unit_test(a_model_may_end_while_instances_drain),
+        cmocka_unit_test(instances_drain_without_memory),
         cmocka_unit_test(an_instance_stays_while_the_backend_has_a_request_of_it),
         cmocka_unit_test(requests_go_on_while_instances_change),
         cmocka_unit_test(sequences_go_on_while_instances_change),
