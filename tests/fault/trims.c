@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
