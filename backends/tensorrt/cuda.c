@@ -48,6 +48,13 @@ static bool find_driver_functions(void *library)
         {"cuMemFree_v2", &driver.release},
         {"cuMemcpyHtoDAsync_v2", &driver.to_device},
         {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+        {"cuMemsetD8Async", &driver.fill},
+        {"cuStreamBeginCapture_v2", &driver.begin_capture},
+        {"cuStreamEndCapture", &driver.end_capture},
+        {"cuGraphInstantiateWithFlags", &driver.make_executable},
+        {"cuGraphLaunch", &driver.launch_graph},
+        {"cuGraphExecDestroy", &driver.free_executable},
+        {"cuGraphDestroy", &driver.free_graph},
         {"cuGetErrorString", &driver.describe},
     };
 

@@ -30,8 +30,17 @@ struct cuda {
     cuda_result (*release)(unsigned long long at);
     cuda_result (*to_device)(unsigned long long to, const void *from, size_t size, void *stream);
     cuda_result (*to_host)(void *to, unsigned long long from, size_t size, void *stream);
+    cuda_result (*fill)(unsigned long long at, unsigned char value, size_t size, void *stream);
+    cuda_result (*begin_capture)(void *stream, int mode);
+    cuda_result (*end_capture)(void *stream, void **graph);
+    cuda_result (*make_executable)(void **exec, void *graph, unsigned long long flags);
+    cuda_result (*launch_graph)(void *exec, void *stream);
+    cuda_result (*free_executable)(void *exec);
+    cuda_result (*free_graph)(void *graph);
     cuda_result (*describe)(cuda_result result, const char **text);
 };
+
+#define CUDA_CAPTURE_THREAD 1 /* begin_capture(): other threads may do what they want meanwhile */
 
 /* A device and a reference to its primary context. */
 struct cuda_place {

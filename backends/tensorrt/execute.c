@@ -11,54 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/gather.h"
-#include "common/scatter.h"
 #include "common/states.h"
-
-#define MAX_VALUES 64 /* of a shape tensor, which is no longer than a few dimensions */
-
-/* An optimization profile, and the context that uses it. */
-struct lane {
-    int32_t profile;
-    struct trt_object *context;
-};
-
-/* What TensorRT asks for the memory of an output whose size it finds while it computes. */
-struct output_allocator {
-    struct trt_inner theirs; /* first: they call it by this address */
-    const struct cuda *cuda;
-    struct cuda_buffer *buffer;
-    struct trt_dims dims; /* rank -1: not told yet */
-};
-
-/* A tensor of the engine in the current run. */
-struct slot {
-    struct tensor *t;
-    struct cuda_buffer buffer;
-    struct gathered host; /* inputs; outputs that are not computed into an answer */
-    struct scattered out; /* other outputs */
-    union {
-        int32_t i32[MAX_VALUES];
-        int64_t i64[MAX_VALUES];
-    } values; /* inputs: of a shape */
-    struct output_allocator allocator;
-    bool found_late; /* outputs: the shape depends on the values of inputs */
-    struct trt_dims shape;
-    uint64_t size; /* bytes */
-};
-
-struct executor {
-    struct model *model;
-    const struct engine *engine;
-    void *stream;
-    struct lane *lanes;
-    size_t n_lanes;
-    struct slot *slots; /* one for each tensor of the model */
-    bool pending;       /* the stream may have work */
-};
-
-#define CALL(x, name, object, ...)                                                                 \
-    TRT(&(x)->model->rt->lib, name, object __VA_OPT__(, ) __VA_ARGS__)
+#include "tensorrt/execute_priv.h"
+#include "tensorrt/graphs.h"
 
 /* ---- Outputs whose size is found late -------------------------------------------------------- */
 
@@ -268,29 +223,41 @@ static TRITONSERVER_Error *choose_lane(const struct executor *x, const struct la
                          x->n_lanes, x->model->name);
 }
 
-static TRITONSERVER_Error *set_tensor_address(const struct executor *x, const struct lane *lane,
-                                              const struct slot *s, const void *at)
+TRITONSERVER_Error *set_tensor_address(const struct executor *x, const struct lane *lane,
+                                       const struct slot *s, const void *at)
 {
     if (CALL(x, context_set_address, lane->context, s->t->name, (void *)(uintptr_t)at))
         return NULL;
     return messages_error("TensorRT refuses the address of a tensor");
 }
 
+TRITONSERVER_Error *reserve_slot(struct executor *x, struct slot *s)
+{
+    if (s->buffer.at && s->buffer.size >= s->size)
+        return NULL;
+    graphs_drop(x); /* they have the address */
+    return cuda_reserve(x->model->cuda, &s->buffer, s->size);
+}
+
+static TRITONSERVER_Error *copy_input_in_stream(struct executor *x, const struct slot *s)
+{
+    x->pending = true;
+    if (s->size > 0)
+        TRY_CUDA(x->model->cuda, "failed to copy an input to the GPU", to_device, s->buffer.at,
+                 s->host.data, s->size, x->stream);
+    return NULL;
+}
+
 static TRITONSERVER_Error *hand_input(struct executor *x, const struct lane *lane, struct slot *s)
 {
-    const struct cuda *cuda = x->model->cuda;
-
     if (s->t->is_shape)
         return set_tensor_address(x, lane, s, &s->values);
     if (!CALL(x, context_set_shape, lane->context, s->t->name, &s->shape))
         return messages_error("trt failed to set the dimensions of an input");
     if (s->t->on_host)
         return set_tensor_address(x, lane, s, s->host.data ? s->host.data : &s->values);
-    TRY(cuda_reserve(cuda, &s->buffer, s->size));
-    x->pending = true;
-    if (s->size > 0)
-        TRY_CUDA(cuda, "failed to copy an input to the GPU", to_device, s->buffer.at, s->host.data,
-                 s->size, x->stream);
+    TRY(reserve_slot(x, s));
+    TRY(copy_input_in_stream(x, s));
     return set_tensor_address(x, lane, s, (void *)(uintptr_t)s->buffer.at);
 }
 
@@ -302,7 +269,7 @@ static bool goes_by_scratch(const struct slot *s)
     return !s->t->is_output || s->t->is_state || s->t->source || s->found_late;
 }
 
-static TRITONSERVER_Error *measure_slot(struct slot *s, const struct trt_dims *dims)
+TRITONSERVER_Error *measure_slot(struct slot *s, const struct trt_dims *dims)
 {
     int64_t n;
 
@@ -359,7 +326,7 @@ static TRITONSERVER_Error *hand_output(struct executor *x, const struct batch *b
         TRY(prepare_host(b, s, &to));
         return set_tensor_address(x, lane, s, to);
     }
-    TRY(cuda_reserve(x->model->cuda, &s->buffer, s->size));
+    TRY(reserve_slot(x, s));
     return set_tensor_address(x, lane, s, (void *)(uintptr_t)s->buffer.at);
 }
 
@@ -411,8 +378,7 @@ static TRITONSERVER_Error *await_stream_of(struct executor *x)
     return result == 0 ? NULL : cuda_error(x->model->cuda, "failed to run TRT inference", result);
 }
 
-static TRITONSERVER_Error *compute_batch(struct executor *x, struct batch *b,
-                                         const struct lane *lane)
+static TRITONSERVER_Error *launch(struct executor *x, struct batch *b, const struct lane *lane)
 {
     for (size_t i = 0; i < x->model->tensors.n; i++)
         if (x->slots[i].t->is_input)
@@ -428,6 +394,30 @@ static TRITONSERVER_Error *compute_batch(struct executor *x, struct batch *b,
     x->pending = true;
     if (!CALL(x, context_enqueue, lane->context, x->stream))
         return messages_error("unable to enqueue for inference");
+    return NULL;
+}
+
+/* A graph has the addresses of the buffers, which are as large as they get (graphs_capture()). */
+static TRITONSERVER_Error *launch_graph(struct executor *x, struct batch *b,
+                                        const struct graph *graph)
+{
+    for (size_t i = 0; i < x->model->tensors.n; i++)
+        if (x->slots[i].t->is_input)
+            TRY(copy_input_in_stream(x, &x->slots[i]));
+    TRY(graph_outputs(x, graph));
+    batch_computes(b);
+    x->pending = true;
+    TRY_CUDA(x->model->cuda, "unable to execute graph for inference", launch_graph, graph->exec,
+             x->stream);
+    return NULL;
+}
+
+static TRITONSERVER_Error *compute_batch(struct executor *x, struct batch *b,
+                                         const struct lane *lane)
+{
+    const struct graph *graph = graph_find(x, lane);
+
+    TRY(graph ? launch_graph(x, b, graph) : launch(x, b, lane));
     TRY(await_stream_of(x));
     batch_computed(b);
     return NULL;
@@ -566,11 +556,12 @@ static TRITONSERVER_Error *make_slots(struct executor *x)
     return NULL;
 }
 
-static TRITONSERVER_Error *fill_executor(struct executor *x)
+static TRITONSERVER_Error *fill_executor(struct executor *x, const char *name)
 {
     TRY(make_cuda_stream(x));
     for (size_t i = 0; i < x->n_lanes; i++)
         TRY(make_lane(x, &x->lanes[i]));
+    graphs_capture(x, name);
     return NULL;
 }
 
@@ -597,7 +588,7 @@ TRITONSERVER_Error *executor_open(struct frame_instance *in)
     TRY(read_profiles(in, x));
     TRY(make_slots(x));
     TRY(cuda_enter(&x->engine->place));
-    err = fill_executor(x);
+    err = fill_executor(x, in->name);
     cuda_leave(&x->engine->place);
     if (err)
         return err;
@@ -610,6 +601,7 @@ static void free_on_gpu(struct executor *x)
 {
     const struct cuda *cuda = x->model->cuda;
 
+    graphs_drop(x);
     for (size_t i = 0; x->lanes && i < x->n_lanes; i++)
         library_delete(x->lanes[i].context);
     for (size_t i = 0; x->slots && i < x->model->tensors.n; i++)

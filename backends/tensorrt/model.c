@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/model_file.h"
+#include "tensorrt/graphs.h"
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
@@ -46,11 +47,6 @@ static TRITONSERVER_Error *read_plan_parameters(struct model *m)
     m->priority = strcmp(priority, "PRIORITY_MAX") == 0   ? 1
                   : strcmp(priority, "PRIORITY_MIN") == 0 ? -1
                                                           : 0;
-    if (doc_true(doc_get(doc_get(tuning, "cuda"), "graphs")))
-        BACKEND_LOG(WARN,
-                    "model '%s': optimization.cuda.graphs has no effect: this backend does not "
-                    "capture CUDA graphs",
-                    m->name);
     return NULL;
 }
 
@@ -169,6 +165,7 @@ static TRITONSERVER_Error *load_plan_model(struct model *m)
         TRY(complete_config(m));
     TRY(ragged_read(m->frame->config, &m->ragged));
     TRY(check_config(m));
+    TRY(graphs_read(m));
     return backend_report_memory(m->frame->handle, NULL, e->size);
 }
 
@@ -194,6 +191,7 @@ void model_close(struct frame_model *frame)
         return;
     tensors_done(&m->tensors);
     ragged_done(&m->ragged);
+    free(m->graph_specs);
     for (struct engine *e = m->engines, *next; e; e = next) {
         next = e->next;
         engine_free(e);

@@ -21,6 +21,12 @@ struct runtime {
     bool one_at_a_time; /* execution-policy=DEVICE_BLOCKING */
 };
 
+/* Shapes for which a CUDA graph is captured (graphs.h). */
+struct graph_spec {
+    int64_t rows, least_rows;       /* of the batch; 0 in a model that does not batch */
+    const struct doc_value *shapes; /* of inputs, in the configuration; NULL: the profile's best */
+};
+
 struct model {
     const struct runtime *rt;
     const struct cuda *cuda;
@@ -30,6 +36,8 @@ struct model {
     int priority;               /* of streams: -1 lowest, 0, 1 highest */
     struct ragged ragged;
     struct tensors tensors; /* the same on each GPU */
+    struct graph_spec *graph_specs;
+    size_t n_graph_specs;
 
     pthread_mutex_t mu;
     struct engine *engines; /* under mu */

@@ -6,6 +6,7 @@
  *   library.c   TensorRT's library         model.c    a model: parameters, engines
  *   cuda.c      CUDA's driver, memory      config.c   complete, check
  *                                          execute.c  requests
+ *                                          graphs.c   CUDA graphs
  *
  * Parameters are listed in docs/tensorrt.md.
  */

@@ -14,6 +14,9 @@
  * once what they are asked for; that they are waited for before the memory is freed is not seen.
  * CONCH_FAKE_GPU_BYTES limits the memory that is allocated.
  *
+ * A stream that is captured has calls of a library that computes (fake_cuda_record()), and nothing
+ * else; each launch of the graph makes them again. CONCH_FAKE_NO_GRAPHS lets no capture succeed.
+ *
  * A server finds it when its folder is in LD_LIBRARY_PATH; a test that has opened it by its path
  * finds it by its name, too.
  */
@@ -40,6 +43,8 @@ enum {
     INVALID_CONTEXT = 201,
     INVALID_HANDLE = 400,
     ILLEGAL_ADDRESS = 700,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
 };
 
 struct handle {
@@ -56,7 +61,7 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct mapped all[N_MAPPED];
 static int contexts[N_DEVICES]; /* their addresses are the contexts; the values count users */
 static atomic_int is_initialized;
-static int n_streams;
+static int n_streams, n_graphs; /* under mu */
 
 /* One of cuMemAlloc(). */
 struct block {
@@ -82,7 +87,7 @@ int fake_cuda_in_use(void)
         n += contexts[i];
     for (const struct block *b = blocks; b; b = b->next)
         n++;
-    n += n_streams;
+    n += n_streams + n_graphs;
     pthread_mutex_unlock(&mu);
     return n;
 }
@@ -276,6 +281,22 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     return attribute == 75 || attribute == 76 ? SUCCESS : INVALID_VALUE;
 }
 
+/* What a capture records, a driver's graph and an executable one. */
+struct graph {
+    fake_cuda_call *call;
+    void *arg;
+    int n_users;
+};
+
+struct stream {
+    struct graph *capture; /* NULL: none */
+};
+
+static bool is_captured(const void *stream)
+{
+    return stream && ((const struct stream *)stream)->capture;
+}
+
 int cuCtxGetStreamPriorityRange(int *least, int *greatest);
 int cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
@@ -291,7 +312,7 @@ int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
         return INVALID_CONTEXT;
     if (flags > 1 || priority > 0 || priority < -5)
         return INVALID_VALUE;
-    *stream = malloc(1);
+    *stream = calloc(1, sizeof(struct stream));
     pthread_mutex_lock(&mu);
     n_streams++;
     pthread_mutex_unlock(&mu);
@@ -311,6 +332,8 @@ int cuStreamDestroy_v2(void *stream)
 int cuStreamSynchronize(void *stream);
 int cuStreamSynchronize(void *stream)
 {
+    if (is_captured(stream))
+        return CAPTURE_UNSUPPORTED;
     return depth > 0 && stream ? SUCCESS : INVALID_CONTEXT;
 }
 
@@ -374,6 +397,8 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes
     char *bytes = fake_cuda_bytes(to, n_bytes);
     if (depth == 0 || !stream)
         return INVALID_CONTEXT;
+    if (is_captured(stream))
+        return CAPTURE_UNSUPPORTED;
     if (!bytes)
         return ILLEGAL_ADDRESS;
     memcpy(bytes, from, n_bytes);
@@ -386,9 +411,120 @@ int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n_bytes, void
     const char *bytes = fake_cuda_bytes(from, n_bytes);
     if (depth == 0 || !stream)
         return INVALID_CONTEXT;
+    if (is_captured(stream))
+        return CAPTURE_UNSUPPORTED;
     if (!bytes)
         return ILLEGAL_ADDRESS;
     memcpy(to, bytes, n_bytes);
+    return SUCCESS;
+}
+
+int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t n_bytes, void *stream);
+int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t n_bytes, void *stream)
+{
+    char *bytes = fake_cuda_bytes(at, n_bytes);
+    if (depth == 0 || !stream)
+        return INVALID_CONTEXT;
+    if (!bytes)
+        return ILLEGAL_ADDRESS;
+    memset(bytes, value, n_bytes);
+    return SUCCESS;
+}
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+static void drop_graph(struct graph *g)
+{
+    pthread_mutex_lock(&mu);
+    n_graphs--;
+    bool last = --g->n_users == 0;
+    pthread_mutex_unlock(&mu);
+    if (!last)
+        return;
+    free(g->arg);
+    free(g);
+}
+
+bool fake_cuda_record(void *stream, fake_cuda_call *call, void *arg)
+{
+    if (!is_captured(stream))
+        return false;
+    if (!call)
+        return true;
+    struct graph *g = ((struct stream *)stream)->capture;
+    free(g->arg);
+    g->call = call;
+    g->arg = arg;
+    return true;
+}
+
+int cuStreamBeginCapture_v2(void *stream, int mode);
+int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    if (depth == 0 || !stream)
+        return INVALID_CONTEXT;
+    if (mode != 1 || is_captured(stream))
+        return INVALID_VALUE;
+    struct graph *g = calloc(1, sizeof(*g));
+    g->n_users = 1;
+    ((struct stream *)stream)->capture = g;
+    pthread_mutex_lock(&mu);
+    n_graphs++;
+    pthread_mutex_unlock(&mu);
+    return SUCCESS;
+}
+
+int cuStreamEndCapture(void *stream, void **graph);
+int cuStreamEndCapture(void *stream, void **graph)
+{
+    *graph = NULL;
+    if (!is_captured(stream))
+        return INVALID_VALUE;
+    struct graph *g = ((struct stream *)stream)->capture;
+    ((struct stream *)stream)->capture = NULL;
+    if (!g->call || getenv("CONCH_FAKE_NO_GRAPHS")) {
+        drop_graph(g);
+        return CAPTURE_INVALIDATED;
+    }
+    *graph = g;
+    return SUCCESS;
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+{
+    if (!graph || flags)
+        return INVALID_VALUE;
+    pthread_mutex_lock(&mu);
+    n_graphs++;
+    ((struct graph *)graph)->n_users++;
+    pthread_mutex_unlock(&mu);
+    *exec = graph;
+    return SUCCESS;
+}
+
+int cuGraphLaunch(void *exec, void *stream);
+int cuGraphLaunch(void *exec, void *stream)
+{
+    if (depth == 0 || !stream)
+        return INVALID_CONTEXT;
+    if (is_captured(stream))
+        return CAPTURE_UNSUPPORTED;
+    ((struct graph *)exec)->call(((struct graph *)exec)->arg);
+    return SUCCESS;
+}
+
+int cuGraphExecDestroy(void *exec);
+int cuGraphExecDestroy(void *exec)
+{
+    drop_graph(exec);
+    return depth > 0 ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuGraphDestroy(void *graph);
+int cuGraphDestroy(void *graph)
+{
+    drop_graph(graph);
     return SUCCESS;
 }
 
@@ -407,6 +543,8 @@ int cuGetErrorString(int result, const char **text)
         {INVALID_CONTEXT, "invalid device context"},
         {INVALID_HANDLE, "invalid resource handle"},
         {ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
+        {CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
+        {CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (texts[i].result == result) {

@@ -71,6 +71,18 @@ batch_output [ { kind: BATCH_SCATTER_WITH_INPUT_SHAPE target_name: "Y" source_in
 dynamic_batching { max_queue_delay_microseconds: 100000 }
 """
 ONE_GPU = "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]\n"
+GRAPHS = "optimization { cuda { graphs: true } }\n"
+HOW = "in X float -1x4\nout Y float -1x4\nprofile 0 X 1x4 2x4 8x4\nop how X Y\n"
+BATCHED_IO = """max_batch_size: 8
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+"""
+GRAPH_SPECS = """instance_group [ { kind: KIND_GPU gpus: [ 0 ] profile: [ "0", "1" ] } ]
+optimization { cuda { graphs: true
+  graph_spec { batch_size: 8 input { key: "X" value { dim: [ 4 ] } }
+               graph_lower_bound { batch_size: 5 input { key: "X" value { dim: [ 4 ] } } } }
+  graph_spec { batch_size: 2 input { key: "X" value { dim: [ 9 ] } } } } }
+"""
 ZERO = {"execution_context_allocation_strategy": "ON_PROFILE_CHANGE"}
 
 
@@ -98,6 +110,14 @@ def write_all(root, major):
     write(root, "batch_ones", "in X float -1x1\nin S int64 3 shape\nout Y float -1x-1x-1\nprofile 0 X 1x1 1x1 8x1\nop ones S Y\n",
           "dynamic_batching { max_queue_delay_microseconds: 100000 }\n" + ONE_GPU, major)
     write(root, "crash", "in X float 4\nout Y float 4\nop copy X Y\nop crash\n", version=major)
+    write(root, "graphs", HOW, GRAPHS + ONE_GPU, major)
+    write(root, "no_graphs", HOW, ONE_GPU, major)
+    write(root, "graphs_preferred", HOW, GRAPHS + ONE_GPU + BATCHED_IO + "dynamic_batching { preferred_batch_size: [ 5 ] }\n", major)
+    write(root, "graphs_usual", HOW, GRAPHS + ONE_GPU + BATCHED_IO, major)
+    write(root, "graphs_whole", "in X float 2x3\nout Y float 2x3\nop how X Y\n", GRAPHS, major)
+    write(root, "graphs_spec", PROFILES.replace("copy", "how"), GRAPH_SPECS, major)
+    write(root, "graphs_late", "in X float 3\nout Y float -1\nop positive X Y\n", GRAPHS + ONE_GPU, major)
+    write(root, "graphs_shape", "in S int32 2 shape\nout Y float -1x-1\nop ones S Y\n", GRAPHS + ONE_GPU, major)
     for name, theirs in TYPES.items():
         write(root, f"type_{name}", f"in X {theirs} -1x3\nout Y {theirs} -1x3\nprofile 0 X 0x3 1x3 4x3\nop copy X Y\n", version=major)
 
@@ -289,8 +309,79 @@ def test_a_launch_that_fails_fails_its_request(server):
     check_pair(infer(server, "add_sub", **(given := pair(1))), **given)
 
 
-def test_what_has_no_effect_is_said(server):
-    assert "model 'second': optimization.cuda.graphs has no effect: this backend does not capture CUDA graphs" in server.log()
+def how(server, model, shape):
+    """How each was computed: "graph", or "launch"; the answer is right but for that."""
+    x = RNG.integers(0, 100, shape).astype(np.float32)
+    difference = infer(server, model, X=x)["Y"] - x
+    assert difference.shape == shape and len(np.unique(difference)) == 1, difference
+    return {0: "graph", 1000: "launch"}[int(difference.flat[0])]
+
+
+def test_cuda_graphs_are_captured_for_the_usual_batches(server):
+    """With a scheduler that batches these are 1, the preferred sizes and the largest; without one, some more."""
+    assert [how(server, "graphs", (rows, 4)) for rows in range(1, 9)] == ["graph", *["launch"] * 6, "graph"]
+    assert [how(server, "graphs_preferred", (rows, 4)) for rows in range(1, 9)] == [
+        "graph", "launch", "launch", "launch", "graph", "launch", "launch", "graph"]
+    assert [how(server, "graphs_usual", (rows, 4)) for rows in range(1, 9)] == ["graph"] * 4 + ["launch", "graph", "launch", "graph"]
+    assert how(server, "graphs_whole", (2, 3)) == "graph"
+    assert "captured 2 CUDA graphs for graphs_0_0" in server.log()
+
+
+def test_without_the_setting_there_are_no_graphs(server):
+    assert how(server, "no_graphs", (1, 4)) == "launch"
+    assert "CUDA graphs for no_graphs" not in server.log()
+
+
+def test_cuda_graphs_for_shapes_of_the_configuration(server):
+    """The first is for batches of 5 to 8 rows, the second for 2 rows of 9, by the second profile."""
+    assert [how(server, "graphs_spec", (rows, 4)) for rows in (4, 5, 6, 8)] == ["launch", "graph", "graph", "graph"]
+    assert "model 'graphs_spec': not all" not in server.log()
+    assert [how(server, "graphs_spec", shape) for shape in ((2, 9), (1, 9), (2, 8), (6, 3))] == ["graph", "launch", "launch", "launch"]
+
+
+def test_graphs_and_launches_take_turns(server):
+    given = [(1 + i % 8, 4) for i in range(200)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda shape: how(server, "graphs", shape), given))
+    assert set(answers) <= {"graph", "launch"} and "graph" in answers
+
+
+def test_graphs_that_cannot_be_captured_warn_once(server, tmp_path):
+    for model, why in (("graphs_late", "the size of output 'Y' depends on the values of inputs"), ("graphs_shape", "tensor 'S' is in the host's memory")):
+        text = f"model '{model}': not all CUDA graphs are captured for {model}_0_0: {why}"
+        assert server.log().count(text) == 1, server.log()
+    assert infer(server, "graphs_late", X=np.array([1, -1, 2], np.float32))["Y"].tolist() == [1, 2]
+    assert infer(server, "graphs_shape", S=np.array([2, 3], np.int32))["Y"].shape == (2, 3)
+    write(tmp_path, "m", HOW, GRAPHS + ONE_GPU)
+    with servers.Server(tmp_path, env={**ENVIRONMENT[11], "CONCH_FAKE_NO_GRAPHS": "1"}) as running:
+        assert [how(running, "m", (rows, 4)) for rows in (1, 8)] == ["launch", "launch"]
+        assert running.log().count("not all CUDA graphs are captured for m_0_0: unable to finish CUDA graph: operation failed due to a previous") == 1
+
+
+SPECS = {
+    "more": ("graph_spec { batch_size: 9 }", "graph spec expects 'batch_size' to be >= 1 and <= 8"),
+    "none": ("graph_spec { }", "graph spec expects 'batch_size' to be >= 1 and <= 8"),
+    "above": ("graph_spec { batch_size: 4 graph_lower_bound { batch_size: 5 } }",
+              "graph lower bound spec expects 'batch_size' to be <= graph spec 'batch_size'"),
+    "lacks": ('graph_spec { batch_size: 4 input { key: "X" value { dim: [ 4 ] } } graph_lower_bound { batch_size: 1 } }',
+              "graph lower bound spec expects shape for input 'X'"),
+    "ranks": ('graph_spec { batch_size: 4 input { key: "X" value { dim: [ 4 ] } } graph_lower_bound { batch_size: 1 '
+              'input { key: "X" value { dim: [ 4, 4 ] } } } }', "graph lower bound spec expects to have '1' dimensions, got 2"),
+    "dims": ('graph_spec { batch_size: 4 input { key: "X" value { dim: [ 4 ] } } graph_lower_bound { batch_size: 1 '
+             'input { key: "X" value { dim: [ 5 ] } } } }', "graph lower bound spec expects input 'X' to have dimension <= 4"),
+    "negative": ('graph_spec { batch_size: 4 input { key: "X" value { dim: [ -1 ] } } }', "graph spec expects input 'X' to have dimension >= 0"),
+}
+
+
+def test_wishes_for_graphs_are_checked(tmp_path):
+    for name, (spec, _) in SPECS.items():
+        write(tmp_path, name, HOW, f"optimization {{ cuda {{ graphs: true {spec} }} }}\n" + ONE_GPU)
+    whole = 'optimization { cuda { graphs: true graph_spec { batch_size: 1 } } }\n'
+    write(tmp_path, "whole", "in X float 2x3\nout Y float 2x3\nop how X Y\n", whole)
+    log = log_of_failures(tmp_path)
+    for name, (_, text) in SPECS.items():
+        assert f"failed to load '{name}' version 1: Invalid argument: {text}" in log, (name, log)
+    assert "graph spec expects 'batch_size' to be 0 if 'max_batch_size' is 0" in log
 
 
 def test_engines_are_shared_by_the_instances_of_a_gpu(server):
