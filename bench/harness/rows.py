@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, tensorflow, torch, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, tensorflow, tensorrt, torch, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -316,6 +316,7 @@ ROWS = {
     "batching": batching,
     "digits": digits,
     "ort": ort.ort,
+    "tensorrt": tensorrt.tensorrt,
     "forest": forest.forest,
     "openvino": openvino.openvino,
     "tensorflow": tensorflow.tensorflow,
