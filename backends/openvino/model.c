@@ -179,6 +179,9 @@ static TRITONSERVER_Error *read_model(struct model *m)
     const struct library *l = &m->rt->lib;
 
     TRY_OV(l, "making a core", core_create, &m->core);
+    /* OpenVINO would map the file of weights: whoever writes it anew while the model serves would
+     * change answers, or end the server. */
+    TRY_OV(l, "configuring openvino core", core_set_property, m->core, "", "ENABLE_MMAP", "NO");
     TRY(add_extension(m));
     if (l->api.core_read_model(m->core, m->path, NULL, &m->read) != 0)
         return name_file(m, library_error(l, "reading model"));

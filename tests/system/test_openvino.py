@@ -497,6 +497,18 @@ def test_files_that_are_no_models(tmp_path):
         np.testing.assert_allclose(infer(running, "whole", image=images)["scores"], models.answers(CONVOLUTIONS, image=images)["scores"], **CLOSE)
 
 
+def test_a_file_of_weights_that_changes_under_a_loaded_model(tmp_path):
+    """It is cut off in place, as a copy over it begins. The model looks up rows of its weights, which OpenVINO would map from the file."""
+    table = np.arange(40000 * 16, dtype=np.float32).reshape(-1, 16)
+    x = models.parameter("x", [-1, 1], np.int32)
+    rows = models.named(models.ops.gather(models.ops.constant(table), x, models.ops.constant(np.int64(0))), "rows")
+    file = models.write(tmp_path, "m", models.ov.Model([rows], [x], "m"), "max_batch_size: 4\n")
+    with servers.Server(tmp_path) as running:
+        for place in (0, 39999):
+            np.testing.assert_array_equal(infer(running, "m", x=np.array([[place]], np.int32))["rows"], table[[[place]]])
+            file.with_suffix(".bin").write_bytes(b"")
+
+
 @pytest.mark.parametrize("device", ["CPU", "HETERO:CPU"])
 def test_compiled_models_are_kept(tmp_path, device):
     cache = tmp_path / "cache"
