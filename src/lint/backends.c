@@ -21,6 +21,7 @@ const struct parameter_traits server_parameters[] = {
 
 static const struct parameter_traits identity[] = {
     {.name = "execute_delay_ms", .is_number = true, .max = 3600 * 1000},
+    {.name = "instance_wise_delay_multiplier", .is_number = true, .max = 1000},
     {.name = "creation_delay_sec", .is_number = true, .max = 3600},
     {0},
 };
@@ -117,10 +118,17 @@ static const struct parameter_traits tensorflow[] = {
     {.name = "TF_INIT_OPS_FILE"},
     {.name = "MAX_SESSION_SHARE_COUNT", .is_number = true, .min = 1, .max = 4096},
     {.name = "INFERENCE_NUM_THREADS", .is_number = true, .max = 999999999},
+    {.name = "COMPILATION_NUM_THREADS", .is_number = true, .max = 999999999},
     {.name = "INFERENCE_PRECISION_HINT"},
     {.name = "HINT_BF16"},
     {.name = "NUM_STREAMS"},
     {.name = "PERFORMANCE_HINT"},
+    {.name = "SKIP_OV_DYNAMIC_BATCHSIZE"},
+    {.name = "ENABLE_BATCH_PADDING"},
+    {.name = "RESHAPE_IO_LAYERS"},
+    {.name = "RESHAPE_IO_LAYOUTS"},
+    {.name = "TARGET_DEVICE"},
+    {.name = "CPU_EXTENSION_PATH"},
     {0},
 };
 
