@@ -60,12 +60,27 @@ TRITONSERVER_Error *gather_elements(const int64_t *shape, uint32_t rank, int64_t
 
 /* ---- Shapes --------------------------------------------------------------------------------- */
 
+/* The server lets a request lack only what the configuration has as optional. */
+static TRITONSERVER_Error *explain_missing(TRITONSERVER_Error *err)
+{
+    TRITONSERVER_Error *told;
+
+    if (!err || TRITONSERVER_ErrorCode(err) != TRITONSERVER_ERROR_INVALID_ARG)
+        return err;
+    told = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "%s; the model needs this input, though it is optional in the "
+                         "configuration",
+                         TRITONSERVER_ErrorMessage(err));
+    TRITONSERVER_ErrorDelete(err);
+    return told;
+}
+
 static TRITONSERVER_Error *find_piece(const struct batch_part *part, const char *name,
                                       struct piece *ret_piece, TRITONSERVER_DataType *ret_type)
 {
     struct piece p;
 
-    TRY(TRITONBACKEND_RequestInput(part->request, name, &p.input));
+    TRY(explain_missing(TRITONBACKEND_RequestInput(part->request, name, &p.input)));
     TRY(TRITONBACKEND_InputProperties(p.input, NULL, ret_type, &p.shape, &p.rank, &p.size,
                                       &p.n_buffers));
     if (p.rank > BATCH_MAX_RANK)

@@ -27,6 +27,10 @@ static TRITONSERVER_Error *check_model_path(const char *model, const char *path)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "unable to read '%s' of model '%s': it is no regular file", path,
                              model);
+    /* Not every framework tells the reason. */
+    if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unable to read '%s' of model '%s': %s", path, model, strerror(errno));
     return NULL;
 }
 
