@@ -143,6 +143,7 @@ static TRITONSERVER_Error *reshape_model(struct model *m, int64_t rows, bool alw
             t->any_rank ? any_size : (struct ov_dimension){(int64_t)t->rank, (int64_t)t->rank};
         shapes[i].dims = t->limits;
     }
+    m->reshaped |= changed;
     if (changed)
         TRY_OV(l, "changing the shapes of inputs", model_reshape, m->read, names, shapes,
                m->inputs.n);

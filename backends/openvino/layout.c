@@ -12,37 +12,14 @@
  * their own, are skipped. OpenVINO has read the file before; what this finds decides only whether a
  * configuration without max_batch_size gets one.
  */
+#include "openvino/ir.h"
 #include "openvino/model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Nobody writes a graph of that many bytes; weights are in another file. */
 #define MAX_FILE ((long)256 << 20)
-
-/* NULL if it cannot be read; ret_err is set if that is for lack of memory. */
-static char *read_graph_text(const char *path, TRITONSERVER_Error **ret_err)
-{
-    FILE *f = fopen(path, "re");
-    char *text = NULL;
-    long size = -1;
-
-    if (f && fseek(f, 0, SEEK_END) == 0)
-        size = ftell(f);
-    if (size >= 0 && size <= MAX_FILE) {
-        text = malloc((size_t)size + 1);
-        if (!text)
-            *ret_err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    }
-    if (text) {
-        rewind(f);
-        text[fread(text, 1, (size_t)size, f)] = '\0';
-    }
-    if (f)
-        fclose(f);
-    return text;
-}
 
 /* Overwrites bodies of loops with blanks. */
 static void blank_bodies(char *text)
@@ -58,43 +35,6 @@ static void blank_bodies(char *text)
             *body++ = ' ';
         } while (*body && depth > 0);
     }
-}
-
-/* A part of the text. */
-struct span {
-    const char *at, *end;
-};
-
-/* Returns the next such character, or else the end of the text. strchrnul() under the address
- * sanitizer reads the rest of the text each time. */
-static const char *find_char(const char *at, char wanted)
-{
-    while (*at && *at != wanted)
-        at++;
-    return at;
-}
-
-/* The value of an attribute of the tag that begins here: empty if the tag has none. */
-static struct span attribute_of(const char *tag, const char *name)
-{
-    const char *end = find_char(tag, '>'), *at = tag;
-    size_t len = strlen(name);
-
-    while ((at = memmem(at, (size_t)(end - at), name, len)) != NULL) {
-        if (at[-1] == ' ' && at[len] == '=' && at[len + 1] == '"') {
-            at += len + 2;
-            return (struct span){at, find_char(at, '"')};
-        }
-        at += len;
-    }
-    return (struct span){end, end};
-}
-
-static bool is_span(struct span s, const char *text)
-{
-    size_t len = (size_t)(s.end - s.at);
-
-    return strlen(text) == len && memcmp(s.at, text, len) == 0;
 }
 
 static int compare_spans(struct span a, struct span b)
@@ -150,16 +90,11 @@ static void keep_link(struct graph *g, struct links *l, struct link link)
     l->items[l->n++] = link;
 }
 
-static bool is_tag(const char *at, const char *name)
-{
-    return strncmp(at, name, strlen(name)) == 0;
-}
-
 static bool is_batch_layout(const char *tag)
 {
-    struct span layout = attribute_of(tag, "layout");
+    struct span layout = ir_attribute(tag, "layout");
 
-    return is_span(attribute_of(tag, "name"), "layout") && layout.end - layout.at >= 2 &&
+    return ir_is(ir_attribute(tag, "name"), "layout") && layout.end - layout.at >= 2 &&
            layout.at[0] == '[' && layout.at[1] == 'N';
 }
 
@@ -176,27 +111,27 @@ static void end_layer(struct graph *g, struct layer *l)
 
 static void read_tag(struct graph *g, struct layer *l, const char *at)
 {
-    if (is_tag(at, "<layer ")) {
-        struct span type = attribute_of(at, "type");
+    if (ir_is_tag(at, "<layer ")) {
+        struct span type = ir_attribute(at, "type");
 
         end_layer(g, l); /* one that is a single tag has no end of its own */
-        l->id = attribute_of(at, "id");
-        l->is_input = is_span(type, "Parameter");
-        l->is_output = is_span(type, "Result");
-    } else if (is_tag(at, "</layer>")) {
+        l->id = ir_attribute(at, "id");
+        l->is_input = ir_is(type, "Parameter");
+        l->is_output = ir_is(type, "Result");
+    } else if (ir_is_tag(at, "</layer>")) {
         end_layer(g, l);
-    } else if (is_tag(at, "<output>")) {
+    } else if (ir_is_tag(at, "<output>")) {
         l->in_outputs = true;
-    } else if (l->in_outputs && is_tag(at, "<port ")) {
-        l->port = attribute_of(at, "id");
-    } else if (is_tag(at, "<attribute ") && is_batch_layout(at)) {
+    } else if (l->in_outputs && ir_is_tag(at, "<port ")) {
+        l->port = ir_attribute(at, "id");
+    } else if (ir_is_tag(at, "<attribute ") && is_batch_layout(at)) {
         l->has_batch = true;
         if (l->port.at)
             keep_link(g, &g->batches, (struct link){.from = l->id, .port = l->port});
-    } else if (is_tag(at, "<edge ")) {
+    } else if (ir_is_tag(at, "<edge ")) {
         keep_link(g, &g->edges,
-                  (struct link){attribute_of(at, "to-layer"), attribute_of(at, "from-layer"),
-                                attribute_of(at, "from-port")});
+                  (struct link){ir_attribute(at, "to-layer"), ir_attribute(at, "from-layer"),
+                                ir_attribute(at, "from-port")});
     }
 }
 
@@ -204,7 +139,8 @@ static void read_graph(struct graph *g, const char *text)
 {
     struct layer layer = {0};
 
-    for (const char *at = find_char(text, '<'); *at && !g->no_memory; at = find_char(at + 1, '<'))
+    for (const char *at = ir_find_char(text, '<'); *at && !g->no_memory;
+         at = ir_find_char(at + 1, '<'))
         read_tag(g, &layer, at);
     end_layer(g, &layer);
 }
@@ -264,7 +200,7 @@ TRITONSERVER_Error *layout_has_batch(const char *path, bool *ret_has)
     *ret_has = false;
     if (len < 4 || strcmp(path + len - 4, ".xml") != 0)
         return NULL;
-    text = read_graph_text(path, &err);
+    text = ir_read(path, MAX_FILE, &err);
     if (!text)
         return err;
     blank_bodies(text);

@@ -6,7 +6,9 @@
  *     read_model        OpenVINO reads it; its tensors
  *     name_side         where another backend knows their names
  *     complete_config, check_config, fit_model
+ *     quick_prepare     one thread for a small one
  *     compile_model     OpenVINO compiles it for the device; the tensors' ports
+ *     quick_declare     where a small one executes
  */
 #include "openvino/model.h"
 
@@ -306,7 +308,9 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m, const struct ori
     TRY(ragged_read(m->frame->config, &m->ragged));
     TRY(check_config(m));
     TRY(fit_model(m));
+    TRY(quick_prepare(m));
     TRY(compile_model(m));
+    TRY(quick_declare(m));
     return report_weights(m);
 }
 

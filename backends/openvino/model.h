@@ -65,6 +65,8 @@ struct model {
     struct asked asked;
     struct ragged ragged;
     int64_t fixed_rows; /* it takes batches of so many rows alone; 0: of any number */
+    bool reshaped;      /* its shapes are not those of its file */
+    bool small;         /* quick.c says so */
 
     struct ov_core *core;
     struct ov_model *read; /* as read and changed, until it is compiled */
@@ -134,6 +136,9 @@ TRITONSERVER_Error *extension_find(TRITONBACKEND_Model *handle, const char *mode
 TRITONSERVER_Error *find_configured_tensor(const struct model *m, struct side *side,
                                            const char *name, struct tensor **ret_tensor);
 
+/* ask_for_one_thread - let one thread compute, unless something else was asked for. */
+void ask_for_one_thread(struct asked *a);
+
 /* complete_config - add what the configuration leaves out, and pass it to the server. */
 TRITONSERVER_Error *complete_config(struct model *m);
 
@@ -149,6 +154,12 @@ TRITONSERVER_Error *device_prepare(const struct model *m);
 
 /* fit_model - give the model the configuration's batch, shapes and types, and check its outputs. */
 TRITONSERVER_Error *fit_model(struct model *m);
+
+/* quick_prepare - is the model small? Asks for one thread then. Before the model is compiled. */
+TRITONSERVER_Error *quick_prepare(struct model *m);
+
+/* quick_declare - tell the server if a small model executes on the thread that calls it. */
+TRITONSERVER_Error *quick_declare(const struct model *m);
 
 /*
  * layout_has_batch - does a model in OpenVINO's own format say that the first dimension of each of

@@ -9,8 +9,10 @@
  *   runtime.c     settings of all models       types.c     element types
  *   library.c     OpenVINO's library
  *   model.c       a model: file, compiled      layout.c    the batch in OpenVINO's own files
+ *                                              ir.c        their text
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
+ *   quick.c       small models                 work.c      the work of a run, from the file
  *   device.c      the device and its properties
  *   extension.c   a user's own operators
  */

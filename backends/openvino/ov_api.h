@@ -100,6 +100,8 @@ struct ov_devices {
       (const struct ov_compiled *compiled, const char *name, struct ov_port **ret_port))           \
     X(int, compiled_model_create_infer_request,                                                    \
       (const struct ov_compiled *compiled, struct ov_request **ret_request))                       \
+    X(int, compiled_model_get_property,                                                            \
+      (const struct ov_compiled *compiled, const char *key, char **ret_value))                     \
     X(void, compiled_model_free, (struct ov_compiled * compiled))                                  \
     X(int, infer_request_set_tensor_by_const_port,                                                 \
       (struct ov_request * request, const struct ov_port *port, const struct ov_tensor *tensor))   \

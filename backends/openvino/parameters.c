@@ -149,6 +149,16 @@ static void choose_streams(const struct doc *config, const struct asked *a, stru
         add_property(a, at, "NUM_STREAMS", "%lld", (long long)n);
 }
 
+void ask_for_one_thread(struct asked *a)
+{
+    struct property *at = a->properties;
+
+    while (at->key)
+        at++;
+    if (!sets_property(a, "NUM_STREAMS") && !sets_property(a, "PERFORMANCE_HINT"))
+        add_property(a, &at, "INFERENCE_NUM_THREADS", "1");
+}
+
 TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origin *origin,
                                     struct asked *ret_asked)
 {

@@ -2,6 +2,7 @@
 /* The search for layouts in a graph of OpenVINO: it ends inside the text, whatever that is. */
 #include "common/backend.c"
 #include "common/doc.c"
+#include "openvino/ir.c"
 #include "openvino/layout.c"
 
 #include <assert.h>

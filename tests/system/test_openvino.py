@@ -426,12 +426,6 @@ def test_configurations_that_do_not_fit(tmp_path):
     assert log.count("failed to load") >= len(REFUSED), log
 
 
-def test_an_extension_needs_its_setting(tmp_path):
-    models.write(tmp_path, "m", models.add_sub([-1, 16]), CPU_EXTENSION_PATH="/tmp/libmine.so")
-    log = log_of_failures(tmp_path, "--backend-config=openvino,allow-extensions=1")
-    assert "model 'm': CPU_EXTENSION_PATH '/tmp/libmine.so': No such file or directory" in log
-
-
 def test_a_missing_library_fails_only_its_models(tmp_path):
     models.write(tmp_path, "m", models.add_sub([-1, 16]))
     repository.write_identity(tmp_path, "other", [("FP32", [1])])

@@ -13,6 +13,7 @@
 
 #include "common/backend.c"
 #include "common/doc.c"
+#include "openvino/ir.c"
 #include "openvino/layout.c"
 
 #define LAYOUT(text)                                                                               \

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quick - small models, which execute on the threads that read the network (conch/backend.h).
+ *
+ * OpenVINO computes in the thread that calls it if the compiled model has one stream and one
+ * thread; with several streams it hands each inference over to a thread of its own. So a small
+ * model gets one thread, unless its configuration says something about threads or has several
+ * instances, and it is declared only if OpenVINO says that it has one of both. No state.
+ */
+#include "openvino/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnxruntime/cost.h"
+#include "openvino/ir.h"
+#include "openvino/work.h"
+
+/* A small model has a small graph; its weights are in another file. */
+#define MAX_GRAPH_BYTES ((long)1 << 20)
+
+/* Other people's code and devices may take any time, ragged inputs have any length, and a model
+ * that was reshaped has not the shapes of its file. */
+static bool is_as_in_file(const struct model *m)
+{
+    for (size_t i = 0; i < m->inputs.n; i++)
+        if (m->inputs.tensors[i].ragged || m->inputs.tensors[i].made)
+            return false;
+    return !m->reshaped && !m->asked.extension && strcmp(m->asked.device, "CPU") == 0;
+}
+
+static bool is_named_like(const char *path, const char *ending)
+{
+    size_t len = strlen(path), tail = strlen(ending);
+
+    return len > tail && strcmp(path + len - tail, ending) == 0;
+}
+
+static TRITONSERVER_Error *judge_graph(const struct model *m, bool *ret_small, uint64_t *ret_work)
+{
+    TRITONSERVER_Error *err = NULL;
+    char *text = ir_read(m->path, MAX_GRAPH_BYTES, &err);
+
+    *ret_small = text && work_is_small(text, m->frame->max_batch_size, ret_work);
+    free(text);
+    return err;
+}
+
+TRITONSERVER_Error *quick_prepare(struct model *m)
+{
+    uint64_t work = 0;
+
+    if (!is_as_in_file(m))
+        return NULL;
+    if (is_named_like(m->path, ".xml"))
+        TRY(judge_graph(m, &m->small, &work));
+    else if (is_named_like(m->path, ".onnx"))
+        m->small = cost_is_small(m->path, m->frame->max_batch_size, &work);
+    if (!m->small)
+        return NULL;
+    BACKEND_LOG(VERBOSE,
+                "model '%s' is small: a run takes at most the time of %llu multiplications",
+                m->name, (unsigned long long)work);
+    ask_for_one_thread(&m->asked);
+    return NULL;
+}
+
+static TRITONSERVER_Error *compiled_has_one(const struct model *m, const char *key, bool *ret_one)
+{
+    const struct library *l = &m->rt->lib;
+    char *value = NULL;
+
+    TRY_OV(l, "reading a property of the compiled model", compiled_model_get_property, m->compiled,
+           key, &value);
+    *ret_one = strcmp(value, "1") == 0;
+    l->api.free(value);
+    return NULL;
+}
+
+TRITONSERVER_Error *quick_declare(const struct model *m)
+{
+    bool one_stream, one_thread;
+
+    if (!m->small)
+        return NULL;
+    TRY(compiled_has_one(m, "NUM_STREAMS", &one_stream));
+    TRY(compiled_has_one(m, "INFERENCE_NUM_THREADS", &one_thread));
+    if (one_stream && one_thread)
+        return backend_declare_bounded(m->frame->handle);
+    BACKEND_LOG(VERBOSE, "model '%s' is small, but OpenVINO executes it on threads of its own",
+                m->name);
+    return NULL;
+}

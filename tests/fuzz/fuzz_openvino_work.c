@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work of a graph in OpenVINO's own format. Whatever the text, the count ends inside of it, and
+ * a graph that it calls small is small. */
+#include "common/backend.c"
+#include "common/doc.c"
+#include "openvino/ir.c"
+#include "openvino/work.c"
+
+#include <assert.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    uint64_t work;
+
+    assert(text);
+    if (size > 0)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    for (int64_t batch = 0; batch < 1000; batch = 16 * batch + 1)
+        assert(!work_is_small(text, batch, &work) || (work > 0 && work <= COST_SMALL));
+    free(text);
+    return 0;
+}
