@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In this order: libarchive's functions, the names in an archive, unpacking, the cache's folder and
- * its locks, the interpreter, and the environment.
- *
- * libarchive is loaded when the first archive is opened. Linked, it would load libxml2 and ICU into
- * each server that has a Python model, and servers without it could not run any.
+ * In this order: the names in an archive, unpacking, the cache's folder and its locks, the
+ * interpreter, and the environment.
  *
  * Whatever an archive has in it, nothing is written outside its folder: names are relative and have
  * no "..", nothing is written through a link (libarchive's SECURE_SYMLINKS), and a link's target
@@ -14,11 +11,9 @@
 #include "python/environment.h"
 
 #include "common/backend.h"
+#include "common/libarchive.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -38,69 +33,6 @@
 #define READ_BYTES  ((size_t)1 << 20)
 
 #define MODEL_DIRECTORY "$$TRITON_MODEL_DIRECTORY"
-
-/* ---- libarchive ------------------------------------------------------------------------------ */
-
-#define ARCHIVE_FUNCTIONS(F)                                                                       \
-    F(archive_read_new)                                                                            \
-    F(archive_read_free)                                                                           \
-    F(archive_read_support_filter_all)                                                             \
-    F(archive_read_support_format_tar)                                                             \
-    F(archive_read_support_format_zip)                                                             \
-    F(archive_read_open_fd)                                                                        \
-    F(archive_read_next_header2)                                                                   \
-    F(archive_read_data_block)                                                                     \
-    F(archive_write_disk_new)                                                                      \
-    F(archive_write_disk_set_options)                                                              \
-    F(archive_write_header)                                                                        \
-    F(archive_write_data_block)                                                                    \
-    F(archive_write_finish_entry)                                                                  \
-    F(archive_write_close)                                                                         \
-    F(archive_write_free)                                                                          \
-    F(archive_error_string)                                                                        \
-    F(archive_entry_new)                                                                           \
-    F(archive_entry_free)                                                                          \
-    F(archive_entry_pathname)                                                                      \
-    F(archive_entry_set_pathname)                                                                  \
-    F(archive_entry_filetype)                                                                      \
-    F(archive_entry_perm)                                                                          \
-    F(archive_entry_set_perm)                                                                      \
-    F(archive_entry_symlink)                                                                       \
-    F(archive_entry_hardlink)                                                                      \
-    F(archive_entry_set_hardlink)
-
-#define DECLARE(name) static __typeof__(&(name)) lib_##name;
-ARCHIVE_FUNCTIONS(DECLARE)
-
-static pthread_once_t libarchive_once = PTHREAD_ONCE_INIT;
-static char libarchive_missing[256]; /* why it is not there; empty: it is */
-
-static void load_libarchive(void)
-{
-    void *handle = dlopen("libarchive.so.13", RTLD_NOW | RTLD_LOCAL); /* never unloaded */
-
-    if (!handle) {
-        const char *why = dlerror();
-        snprintf(libarchive_missing, sizeof(libarchive_missing), "%s", why ? why : "it is missing");
-        return;
-    }
-#define RESOLVE(name)                                                                              \
-    lib_##name = (__typeof__(&(name)))dlsym(handle, #name);                                        \
-    if (!lib_##name)                                                                               \
-        snprintf(libarchive_missing, sizeof(libarchive_missing), "it has no %s()", #name);
-    ARCHIVE_FUNCTIONS(RESOLVE)
-}
-
-static TRITONSERVER_Error *need_libarchive(const char *archive)
-{
-    pthread_once(&libarchive_once, load_libarchive);
-    if (libarchive_missing[0])
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                             "the environment '%s' is an archive, which needs libarchive (Debian: "
-                             "libarchive13): %s",
-                             archive, libarchive_missing);
-    return NULL;
-}
 
 /* ---- Names in an archive --------------------------------------------------------------------- */
 
@@ -140,6 +72,7 @@ static bool link_stays_inside(const char *name, const char *target)
 /* ---- Unpacking ------------------------------------------------------------------------------- */
 
 struct unpacking {
+    const struct libarchive *lib;
     const char *file;   /* the archive's name, for errors */
     const char *folder; /* where to: an absolute path without links */
     struct archive *from, *to;
@@ -158,7 +91,7 @@ static TRITONSERVER_Error *refuse_entry(const struct unpacking *u, const char *n
 static TRITONSERVER_Error *archive_failure(const struct unpacking *u, struct archive *who,
                                            const char *name)
 {
-    const char *why = lib_archive_error_string(who);
+    const char *why = u->lib->archive_error_string(who);
 
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "environment '%s' cannot be unpacked%s%s: %s", u->file,
@@ -168,9 +101,9 @@ static TRITONSERVER_Error *archive_failure(const struct unpacking *u, struct arc
 /* Is the entry of a kind, and of a name, that an environment may have? */
 static TRITONSERVER_Error *check_entry(const struct unpacking *u, const char *name)
 {
-    const char *symlink = lib_archive_entry_symlink(u->entry);
-    const char *hardlink = lib_archive_entry_hardlink(u->entry);
-    mode_t type = lib_archive_entry_filetype(u->entry);
+    const char *symlink = u->lib->archive_entry_symlink(u->entry);
+    const char *hardlink = u->lib->archive_entry_hardlink(u->entry);
+    mode_t type = u->lib->archive_entry_filetype(u->entry);
 
     if (backend_escapes_folder(name))
         return refuse_entry(u, name, "would lie outside of it");
@@ -191,18 +124,19 @@ static TRITONSERVER_Error *check_entry(const struct unpacking *u, const char *na
 /* Gives the entry the names and rights that it is to have in the folder. */
 static TRITONSERVER_Error *place_entry(const struct unpacking *u, const char *name)
 {
-    const char *hardlink = lib_archive_entry_hardlink(u->entry);
-    mode_t least = lib_archive_entry_filetype(u->entry) == S_IFDIR ? 0700 : 0600;
+    const char *hardlink = u->lib->archive_entry_hardlink(u->entry);
+    mode_t least = u->lib->archive_entry_filetype(u->entry) == S_IFDIR ? 0700 : 0600;
     char *path = NULL, *target = NULL;
     bool ok = asprintf(&path, "%s/%s", u->folder, name) >= 0;
 
     if (ok && hardlink)
         ok = asprintf(&target, "%s/%s", u->folder, hardlink) >= 0;
     if (ok) {
-        lib_archive_entry_set_pathname(u->entry, path);
+        u->lib->archive_entry_set_pathname(u->entry, path);
         if (hardlink)
-            lib_archive_entry_set_hardlink(u->entry, target);
-        lib_archive_entry_set_perm(u->entry, (lib_archive_entry_perm(u->entry) & 0777) | least);
+            u->lib->archive_entry_set_hardlink(u->entry, target);
+        u->lib->archive_entry_set_perm(u->entry,
+                                       (u->lib->archive_entry_perm(u->entry) & 0777) | least);
     }
     free(path);
     free(target);
@@ -217,7 +151,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
         const void *block;
         size_t size;
         int64_t offset;
-        int rc = lib_archive_read_data_block(u->from, &block, &size, &offset);
+        int rc = u->lib->archive_read_data_block(u->from, &block, &size, &offset);
 
         if (rc == ARCHIVE_EOF)
             break;
@@ -232,7 +166,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "environment '%s' has more than %lld bytes", u->file,
                                  (long long)u->max_bytes);
-        if (size > 0 && lib_archive_write_data_block(u->to, block, size, offset) != ARCHIVE_OK)
+        if (size > 0 && u->lib->archive_write_data_block(u->to, block, size, offset) != ARCHIVE_OK)
             return archive_failure(u, u->to, name);
     }
     u->n_bytes += end;
@@ -242,7 +176,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
 /* Writes the entry that has been read. */
 static TRITONSERVER_Error *unpack_entry(struct unpacking *u)
 {
-    const char *stored = lib_archive_entry_pathname(u->entry);
+    const char *stored = u->lib->archive_entry_pathname(u->entry);
     TRITONSERVER_Error *err;
     char *name;
 
@@ -258,11 +192,11 @@ static TRITONSERVER_Error *unpack_entry(struct unpacking *u)
     err = check_entry(u, name);
     if (!err)
         err = place_entry(u, name);
-    if (!err && lib_archive_write_header(u->to, u->entry) != ARCHIVE_OK)
+    if (!err && u->lib->archive_write_header(u->to, u->entry) != ARCHIVE_OK)
         err = archive_failure(u, u->to, name);
     if (!err)
         err = copy_data(u, name);
-    if (!err && lib_archive_write_finish_entry(u->to) != ARCHIVE_OK)
+    if (!err && u->lib->archive_write_finish_entry(u->to) != ARCHIVE_OK)
         err = archive_failure(u, u->to, name);
     free(name);
     return err;
@@ -274,17 +208,17 @@ static TRITONSERVER_Error *unpack_all(struct unpacking *u, int fd)
 
     if (!u->from || !u->to || !u->entry)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    lib_archive_read_support_filter_all(u->from);
-    lib_archive_read_support_format_tar(u->from);
-    lib_archive_read_support_format_zip(u->from);
+    u->lib->archive_read_support_filter_all(u->from);
+    u->lib->archive_read_support_format_tar(u->from);
+    u->lib->archive_read_support_format_zip(u->from);
     /* Times: Python compares those of sources with what its compiled files say. */
-    lib_archive_write_disk_set_options(u->to, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
-                                                  ARCHIVE_EXTRACT_SECURE_SYMLINKS |
-                                                  ARCHIVE_EXTRACT_SECURE_NODOTDOT);
-    if (lib_archive_read_open_fd(u->from, fd, READ_BYTES) != ARCHIVE_OK)
+    u->lib->archive_write_disk_set_options(u->to, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
+                                                      ARCHIVE_EXTRACT_SECURE_SYMLINKS |
+                                                      ARCHIVE_EXTRACT_SECURE_NODOTDOT);
+    if (u->lib->archive_read_open_fd(u->from, fd, READ_BYTES) != ARCHIVE_OK)
         return archive_failure(u, u->from, NULL);
     for (;; any = true) {
-        int rc = lib_archive_read_next_header2(u->from, u->entry);
+        int rc = u->lib->archive_read_next_header2(u->from, u->entry);
 
         if (rc == ARCHIVE_EOF)
             break;
@@ -294,7 +228,7 @@ static TRITONSERVER_Error *unpack_all(struct unpacking *u, int fd)
     }
     if (!any)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "environment '%s' is empty", u->file);
-    if (lib_archive_write_close(u->to) != ARCHIVE_OK) /* times and rights of folders */
+    if (u->lib->archive_write_close(u->to) != ARCHIVE_OK) /* times and rights of folders */
         return archive_failure(u, u->to, NULL);
     return NULL;
 }
@@ -303,16 +237,16 @@ static TRITONSERVER_Error *unpack_archive(struct unpacking *u, int fd)
 {
     TRITONSERVER_Error *err;
 
-    u->from = lib_archive_read_new();
-    u->to = lib_archive_write_disk_new();
-    u->entry = lib_archive_entry_new();
+    u->from = u->lib->archive_read_new();
+    u->to = u->lib->archive_write_disk_new();
+    u->entry = u->lib->archive_entry_new();
     err = unpack_all(u, fd);
     if (u->entry)
-        lib_archive_entry_free(u->entry);
+        u->lib->archive_entry_free(u->entry);
     if (u->from)
-        lib_archive_read_free(u->from);
+        u->lib->archive_read_free(u->from);
     if (u->to)
-        lib_archive_write_free(u->to);
+        u->lib->archive_write_free(u->to);
     return err;
 }
 
@@ -445,9 +379,24 @@ static TRITONSERVER_Error *hash_file(int fd, const char *file, char ret_key[stat
     return err;
 }
 
-static TRITONSERVER_Error *fill_folder(const char *file, int fd, const char *folder)
+static TRITONSERVER_Error *need_libarchive(const char *archive, const struct libarchive **ret_lib)
 {
-    struct unpacking u = {.file = file, .max_entries = MAX_ENTRIES, .max_bytes = MAX_BYTES};
+    const char *missing;
+
+    *ret_lib = libarchive_load(&missing);
+    if (*ret_lib)
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                         "the environment '%s' is an archive, which needs libarchive (Debian: "
+                         "libarchive13): %s",
+                         archive, missing);
+}
+
+static TRITONSERVER_Error *fill_folder(const char *file, int fd, const char *folder,
+                                       const struct libarchive *lib)
+{
+    struct unpacking u = {
+        .lib = lib, .file = file, .max_entries = MAX_ENTRIES, .max_bytes = MAX_BYTES};
     TRITONSERVER_Error *err;
     char part[PATH_MAX];
 
@@ -494,7 +443,7 @@ static bool lock_file(int fd, int how)
  * wait for it would wait for users of the folder, too.
  */
 static TRITONSERVER_Error *use_folder(const char *file, int archive, const char *folder,
-                                      int *ret_lock)
+                                      const struct libarchive *lib, int *ret_lock)
 {
     char lock[PATH_MAX];
     struct stat st;
@@ -516,7 +465,7 @@ static TRITONSERVER_Error *use_folder(const char *file, int archive, const char 
             }
             if (lock_file(fd, LOCK_EX | LOCK_NB) && is_file_of_name(fd, lock) &&
                 stat(folder, &st) != 0) {
-                err = fill_folder(file, archive, folder);
+                err = fill_folder(file, archive, folder, lib);
                 if (err)
                     unlink(lock);
             }
@@ -641,8 +590,9 @@ static TRITONSERVER_Error *complete_environment(struct environment *e)
 static TRITONSERVER_Error *open_archive(struct environment *e, const char *file, int fd)
 {
     char cache[PATH_MAX], folder[PATH_MAX], key[65];
+    const struct libarchive *lib;
 
-    TRY(need_libarchive(file));
+    TRY(need_libarchive(file, &lib));
     TRY(open_cache(cache));
     sweep_cache(cache);
     TRY(hash_file(fd, file, key));
@@ -651,7 +601,7 @@ static TRITONSERVER_Error *open_archive(struct environment *e, const char *file,
     e->root = strdup(folder);
     if (!e->cache || !e->root)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    return use_folder(file, fd, folder, &e->lock);
+    return use_folder(file, fd, folder, lib, &e->lock);
 }
 
 static TRITONSERVER_Error *open_named(struct environment *e, const char *path)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libarchive reads the archive; it is loaded at run time, since only these packages need it. Of the
- * entries two kinds count, by their names, which are compared and never used as paths:
+ * libarchive reads the archive. Of the entries two kinds count, by their names, which are compared
+ * and never used as paths:
  *
  *     <any>/data/aotinductor/model/<hash>.wrapper.so              the code
  *     <any>/data/aotinductor/model/<hash>.wrapper_metadata.json   what it was compiled for
@@ -12,12 +12,8 @@
  */
 #include "pytorch/package.h"
 
-#include <archive.h>
-#include <archive_entry.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,6 +21,8 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "common/libarchive.h"
 
 /* More than any package has. */
 #define MAX_ENTRIES  10000
@@ -34,36 +32,6 @@
 static TRITONSERVER_Error *lack_memory(void)
 {
     return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-}
-
-/* ---- libarchive ------------------------------------------------------------------------------ */
-
-#define ARCHIVE_FUNCTIONS(F)                                                                       \
-    F(archive_read_new)                                                                            \
-    F(archive_read_support_format_zip_seekable)                                                    \
-    F(archive_read_open_filename)                                                                  \
-    F(archive_read_next_header)                                                                    \
-    F(archive_read_data)                                                                           \
-    F(archive_read_free)                                                                           \
-    F(archive_error_string)                                                                        \
-    F(archive_entry_pathname)                                                                      \
-    F(archive_entry_filetype)
-
-#define DECLARE(name) static __typeof__(&(name)) lib_##name;
-ARCHIVE_FUNCTIONS(DECLARE)
-
-static pthread_once_t libarchive_once = PTHREAD_ONCE_INIT;
-static bool libarchive_works;
-
-static void load_zip_reader(void)
-{
-    void *handle = dlopen("libarchive.so.13", RTLD_NOW | RTLD_LOCAL); /* never unloaded */
-
-    libarchive_works = handle != NULL;
-#define RESOLVE(name)                                                                              \
-    lib_##name = handle ? (__typeof__(&(name)))dlsym(handle, #name) : NULL;                        \
-    libarchive_works = libarchive_works && lib_##name;
-    ARCHIVE_FUNCTIONS(RESOLVE)
 }
 
 /* ---- The processor --------------------------------------------------------------------------- */
@@ -209,6 +177,7 @@ static TRITONSERVER_Error *check_metadata(const char *text, size_t n, const stru
 /* ---- Entries --------------------------------------------------------------------------------- */
 
 struct reading {
+    const struct libarchive *lib;
     struct archive *archive;
     const struct processor *processor;
     uint64_t max_bytes;
@@ -216,9 +185,9 @@ struct reading {
     bool has_metadata;
 };
 
-static TRITONSERVER_Error *package_failure(struct archive *a)
+static TRITONSERVER_Error *package_failure(const struct reading *r)
 {
-    const char *why = lib_archive_error_string(a);
+    const char *why = r->lib->archive_error_string(r->archive);
 
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "it is no whole package: %s",
                          why ? why : "no memory");
@@ -252,11 +221,11 @@ static TRITONSERVER_Error *read_metadata(struct reading *r)
     if (!text)
         return lack_memory();
     while (n > 0 && have < room) {
-        n = lib_archive_read_data(r->archive, text + have, room - have);
+        n = r->lib->archive_read_data(r->archive, text + have, room - have);
         have += n > 0 ? (size_t)n : 0;
     }
     if (n < 0)
-        err = package_failure(r->archive);
+        err = package_failure(r);
     else if (have == room)
         err = backend_error(TRITONSERVER_ERROR_INVALID_ARG, "its metadata has more than %d bytes",
                             MAX_METADATA);
@@ -270,10 +239,10 @@ static TRITONSERVER_Error *read_metadata(struct reading *r)
 static TRITONSERVER_Error *write_code(struct reading *r, char *block, size_t room)
 {
     for (;;) {
-        la_ssize_t n = lib_archive_read_data(r->archive, block, room);
+        la_ssize_t n = r->lib->archive_read_data(r->archive, block, room);
 
         if (n < 0)
-            return package_failure(r->archive);
+            return package_failure(r);
         if (n == 0)
             return NULL;
         if ((uint64_t)n > r->max_bytes - r->package.size)
@@ -309,9 +278,9 @@ static TRITONSERVER_Error *take_code_entry(struct reading *r)
 
 static TRITONSERVER_Error *read_package_entry(struct reading *r, struct archive_entry *entry)
 {
-    const char *name = lib_archive_entry_pathname(entry), *file;
+    const char *name = r->lib->archive_entry_pathname(entry), *file;
 
-    if (!name || lib_archive_entry_filetype(entry) != S_IFREG)
+    if (!name || r->lib->archive_entry_filetype(entry) != S_IFREG)
         return NULL;
     if (strstr(name, "/data/weights/") || strstr(name, "/data/constants/") ||
         has_ending(name, ".blob"))
@@ -330,9 +299,9 @@ static TRITONSERVER_Error *read_entries(struct reading *r)
     struct archive_entry *entry;
     int n = 0, rc;
 
-    while ((rc = lib_archive_read_next_header(r->archive, &entry)) != ARCHIVE_EOF) {
+    while ((rc = r->lib->archive_read_next_header(r->archive, &entry)) != ARCHIVE_EOF) {
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
-            return package_failure(r->archive);
+            return package_failure(r);
         if (++n > MAX_ENTRIES)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "it has more than %d entries",
                                  MAX_ENTRIES);
@@ -348,14 +317,14 @@ static TRITONSERVER_Error *read_archive(struct reading *r, const char *path)
 {
     TRITONSERVER_Error *err;
 
-    r->archive = lib_archive_read_new();
+    r->archive = r->lib->archive_read_new();
     if (!r->archive)
         return lack_memory();
-    lib_archive_read_support_format_zip_seekable(r->archive);
-    err = lib_archive_read_open_filename(r->archive, path, 256 << 10) == ARCHIVE_OK
+    r->lib->archive_read_support_format_zip_seekable(r->archive);
+    err = r->lib->archive_read_open_filename(r->archive, path, 256 << 10) == ARCHIVE_OK
               ? read_entries(r)
-              : package_failure(r->archive);
-    lib_archive_read_free(r->archive);
+              : package_failure(r);
+    r->lib->archive_read_free(r->archive);
     return err;
 }
 
@@ -381,12 +350,13 @@ TRITONSERVER_Error *package_open(const char *path, const struct processor *p,
 {
     struct reading r = {.processor = p, .package = {.code = -1}};
     TRITONSERVER_Error *err;
+    const char *missing;
     struct stat st;
 
-    pthread_once(&libarchive_once, load_zip_reader);
-    if (!libarchive_works)
+    r.lib = libarchive_load(&missing);
+    if (!r.lib)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                             "packages need libarchive (Debian: libarchive13)");
+                             "packages need libarchive (Debian: libarchive13): %s", missing);
     if (stat(path, &st) != 0)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "%s", strerror(errno));
     r.max_bytes = (uint64_t)st.st_size * MAX_GROWTH;

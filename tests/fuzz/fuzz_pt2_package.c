@@ -5,6 +5,7 @@
  */
 #include "common/backend.c"
 #include "common/doc.c"
+#include "common/libarchive.c"
 #include "pytorch/code.c"
 #include "pytorch/package.c"
 

@@ -4,6 +4,7 @@
  */
 #include "common/backend.c"
 #include "common/doc.c"
+#include "common/libarchive.c"
 #include "python/environment.c"
 
 #include <setjmp.h>
@@ -331,7 +332,7 @@ static TRITONSERVER_Error *unpack_within(const char *path, int64_t max_entries, 
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct unpacking u = {
         .file = "it", .folder = folder, .max_entries = max_entries, .max_bytes = max_bytes};
-    TRITONSERVER_Error *err = need_libarchive(path);
+    TRITONSERVER_Error *err = need_libarchive(path, &u.lib);
 
     assert_null(err);
     snprintf(folder, sizeof(folder), "%s/limited", work);
