@@ -24,6 +24,9 @@ struct run {
 
 TRITONSERVER_Error *gather_reserve(struct gathered *g, uint64_t size, void **ret_memory)
 {
+    *ret_memory = g->lend ? g->lend(g->lender, size) : NULL;
+    if (*ret_memory)
+        return NULL;
     if (size > g->scratch_size) {
         void *memory;
 

@@ -19,6 +19,13 @@
 extern "C" {
 #endif
 
+/*
+ * A lender of memory for copies, in the place of gather's own: memory that a device reads faster,
+ * for example. What it has lent is given up by the next call, and stays its own.
+ * Returns NULL, where it has none: gather takes its own.
+ */
+typedef void *gather_lend_fn(void *lender, uint64_t size);
+
 struct gathered {
     bool present; /* false: optional, and no request has it; the rest is then empty */
     bool copied;  /* data is our memory, not the requests' */
@@ -27,6 +34,9 @@ struct gathered {
     int64_t shape[BATCH_MAX_RANK]; /* the first dimension is the sum of the requests' */
     const void *data;              /* aligned for its type; to be read only */
     uint64_t size;
+
+    gather_lend_fn *lend; /* NULL: none; the user's, as the next one */
+    void *lender;
 
     /* Private: memory for copies, as large as the largest copy so far. */
     void *scratch;

@@ -48,6 +48,8 @@ static bool find_driver_functions(void *library)
         {"cuMemFree_v2", &driver.release},
         {"cuMemcpyHtoDAsync_v2", &driver.to_device},
         {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+        {"cuMemAllocHost_v2", &driver.allocate_pinned},
+        {"cuMemFreeHost", &driver.release_pinned},
         {"cuMemsetD8Async", &driver.fill},
         {"cuStreamBeginCapture_v2", &driver.begin_capture},
         {"cuStreamEndCapture", &driver.end_capture},
@@ -189,4 +191,26 @@ void cuda_buffer_done(const struct cuda *cuda, struct cuda_buffer *b)
     if (b->at)
         cuda->release(b->at);
     *b = (struct cuda_buffer){0};
+}
+
+void *cuda_lend(void *pinned, uint64_t size)
+{
+    struct cuda_pinned *p = pinned;
+    uint64_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
+
+    if (p->at && p->size >= size)
+        return p->at;
+    cuda_pinned_done(p);
+    if (rounded < size || p->cuda->allocate_pinned(&p->at, rounded > 0 ? rounded : GRAIN) != 0)
+        p->at = NULL;
+    p->size = p->at ? rounded : 0;
+    return p->at;
+}
+
+void cuda_pinned_done(struct cuda_pinned *p)
+{
+    if (p->at)
+        p->cuda->release_pinned(p->at);
+    p->at = NULL;
+    p->size = 0;
 }

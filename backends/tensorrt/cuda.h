@@ -30,6 +30,8 @@ struct cuda {
     cuda_result (*release)(unsigned long long at);
     cuda_result (*to_device)(unsigned long long to, const void *from, size_t size, void *stream);
     cuda_result (*to_host)(void *to, unsigned long long from, size_t size, void *stream);
+    cuda_result (*allocate_pinned)(void **at, size_t size);
+    cuda_result (*release_pinned)(void *at);
     cuda_result (*fill)(unsigned long long at, unsigned char value, size_t size, void *stream);
     cuda_result (*begin_capture)(void *stream, int mode);
     cuda_result (*end_capture)(void *stream, void **graph);
@@ -52,6 +54,13 @@ struct cuda_place {
 /* Memory of a device, as large as the largest use so far. */
 struct cuda_buffer {
     unsigned long long at;
+    uint64_t size;
+};
+
+/* Memory of the host that GPUs read and write by themselves, as large as the largest use so far. */
+struct cuda_pinned {
+    const struct cuda *cuda;
+    void *at;
     uint64_t size;
 };
 
@@ -90,5 +99,10 @@ TRITONSERVER_Error *cuda_capability(const struct cuda *cuda, int number, char *t
  */
 TRITONSERVER_Error *cuda_reserve(const struct cuda *cuda, struct cuda_buffer *b, uint64_t size);
 void cuda_buffer_done(const struct cuda *cuda, struct cuda_buffer *b);
+
+/* cuda_lend - at least so many bytes of pinned memory, aligned to a page; what was there is lost.
+ * A gather_lend_fn(). NULL: the driver gives none. */
+void *cuda_lend(void *pinned, uint64_t size);
+void cuda_pinned_done(struct cuda_pinned *p);
 
 #endif

@@ -239,12 +239,22 @@ TRITONSERVER_Error *reserve_slot(struct executor *x, struct slot *s)
     return cuda_reserve(x->model->cuda, &s->buffer, s->size);
 }
 
-static TRITONSERVER_Error *copy_input_in_stream(struct executor *x, const struct slot *s)
+static TRITONSERVER_Error *copy_input_in_stream(struct executor *x, struct slot *s)
 {
+    const void *from = s->host.data;
+    void *pinned = NULL;
+
+    if (s->size == 0)
+        return NULL;
+    /* Data that were used where they arrived. The driver would copy them to pinned memory, too, but
+     * this thread would wait for the GPU meanwhile. */
+    if (s->host.lend && !s->host.copied)
+        pinned = s->host.lend(s->host.lender, s->size);
+    if (pinned && pinned != from)
+        from = memcpy(pinned, from, s->size);
     x->pending = true;
-    if (s->size > 0)
-        TRY_CUDA(x->model->cuda, "failed to copy an input to the GPU", to_device, s->buffer.at,
-                 s->host.data, s->size, x->stream);
+    TRY_CUDA(x->model->cuda, "failed to copy an input to the GPU", to_device, s->buffer.at, from,
+             s->size, x->stream);
     return NULL;
 }
 
@@ -266,7 +276,7 @@ static TRITONSERVER_Error *hand_input(struct executor *x, const struct lane *lan
 /* Is the output computed into memory of ours, and handed on from there? */
 static bool goes_by_scratch(const struct slot *s)
 {
-    return !s->t->is_output || s->t->is_state || s->t->source || s->found_late;
+    return !s->t->is_output || s->t->is_state || s->t->source || s->found_late || s->host.lend;
 }
 
 TRITONSERVER_Error *measure_slot(struct slot *s, const struct trt_dims *dims)
@@ -290,6 +300,13 @@ static uint32_t answer_shape(const struct slot *s, const int64_t **ret_shape)
     return s->t->is_scalar ? 1 : (uint32_t)s->shape.rank;
 }
 
+static TRITONSERVER_Error *reserve_host(struct slot *s, void **ret_to)
+{
+    TRY(gather_reserve(&s->host, s->size > 0 ? s->size : 1, ret_to));
+    s->host.data = *ret_to;
+    return NULL;
+}
+
 /* Memory on the host for an output of known shape. */
 static TRITONSERVER_Error *prepare_host(const struct batch *b, struct slot *s, void **ret_to)
 {
@@ -297,7 +314,7 @@ static TRITONSERVER_Error *prepare_host(const struct batch *b, struct slot *s, v
     uint32_t rank;
 
     if (goes_by_scratch(s))
-        return gather_reserve(&s->host, s->size > 0 ? s->size : 1, ret_to);
+        return reserve_host(s, ret_to);
     rank = answer_shape(s, &shape);
     TRY(scatter_begin(&s->out, b, s->t->name, s->t->hint, s->t->type, shape, rank));
     *ret_to = s->out.data;
@@ -362,10 +379,9 @@ static TRITONSERVER_Error *answer_engine_output(const struct batch *b, struct sl
     if (!goes_by_scratch(s))
         return scatter_end(&s->out, b);
     if (s->t->source)
-        return scatter_like_input(b, s->t->name, s->t->hint, s->t->type, s->t->source,
-                                  s->host.scratch, s->size);
-    return scatter_rows(b, s->t->name, s->t->hint, s->t->type, shape, rank, s->host.scratch,
-                        s->size);
+        return scatter_like_input(b, s->t->name, s->t->hint, s->t->type, s->t->source, s->host.data,
+                                  s->size);
+    return scatter_rows(b, s->t->name, s->t->hint, s->t->type, shape, rank, s->host.data, s->size);
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
@@ -439,7 +455,7 @@ static TRITONSERVER_Error *fill_responses(struct executor *x, struct batch *b)
 
         if (s->t->is_state)
             TRY(states_keep(b, s->t->name, s->t->type, s->shape.d, (uint32_t)s->shape.rank,
-                            s->host.scratch, s->size));
+                            s->host.data, s->size));
     }
     return NULL;
 }
@@ -464,10 +480,12 @@ TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
     const struct lane *lane = NULL;
     TRITONSERVER_Error *err;
 
-    TRY(gather_engine_inputs(x, b));
-    TRY(choose_lane(x, &lane));
     TRY(cuda_enter(&x->engine->place));
-    err = run_on_gpu(x, b, lane);
+    err = gather_engine_inputs(x, b);
+    if (!err)
+        err = choose_lane(x, &lane);
+    if (!err)
+        err = run_on_gpu(x, b, lane);
     cuda_leave(&x->engine->place);
     return err;
 }
@@ -552,6 +570,12 @@ static TRITONSERVER_Error *make_slots(struct executor *x)
         s->t = &x->model->tensors.list[i];
         s->allocator = (struct output_allocator){
             .theirs = {allocator_table + 2}, .cuda = x->model->cuda, .buffer = &s->buffer};
+        if (s->t->is_shape || s->t->on_host ||
+            !(s->t->is_input ? x->model->pins_inputs : x->model->pins_outputs))
+            continue;
+        s->pinned.cuda = x->model->cuda;
+        s->host.lend = cuda_lend;
+        s->host.lender = &s->pinned;
     }
     return NULL;
 }
@@ -604,8 +628,10 @@ static void free_on_gpu(struct executor *x)
     graphs_drop(x);
     for (size_t i = 0; x->lanes && i < x->n_lanes; i++)
         library_delete(x->lanes[i].context);
-    for (size_t i = 0; x->slots && i < x->model->tensors.n; i++)
+    for (size_t i = 0; x->slots && i < x->model->tensors.n; i++) {
         cuda_buffer_done(cuda, &x->slots[i].buffer);
+        cuda_pinned_done(&x->slots[i].pinned);
+    }
     if (x->stream)
         cuda->free_stream(x->stream);
 }

@@ -31,8 +31,9 @@ struct output_allocator {
 struct slot {
     struct tensor *t;
     struct cuda_buffer buffer;
-    struct gathered host; /* inputs; outputs that are not computed into an answer */
-    struct scattered out; /* other outputs */
+    struct cuda_pinned pinned; /* what `host` is lent */
+    struct gathered host;      /* inputs; outputs that are not computed into an answer */
+    struct scattered out;      /* other outputs */
     union {
         int32_t i32[MAX_VALUES];
         int64_t i64[MAX_VALUES];

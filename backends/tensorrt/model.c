@@ -31,6 +31,14 @@ static TRITONSERVER_Error *read_strategy(struct model *m)
     return NULL;
 }
 
+/* Pinned memory is used unless the configuration says otherwise. */
+static bool pins(const struct doc_value *tuning, const char *key)
+{
+    const struct doc_value *buffer = doc_get(tuning, key);
+
+    return !buffer || doc_true(doc_get(buffer, "enable"));
+}
+
 static TRITONSERVER_Error *read_plan_parameters(struct model *m)
 {
     const struct doc_value *tuning = doc_get(doc_root(m->frame->config), "optimization");
@@ -44,6 +52,8 @@ static TRITONSERVER_Error *read_plan_parameters(struct model *m)
                              "model '%s': enable_multi_device is not supported: an instance uses "
                              "one GPU",
                              m->name);
+    m->pins_inputs = pins(tuning, "input_pinned_memory");
+    m->pins_outputs = pins(tuning, "output_pinned_memory");
     m->priority = strcmp(priority, "PRIORITY_MAX") == 0   ? 1
                   : strcmp(priority, "PRIORITY_MIN") == 0 ? -1
                                                           : 0;

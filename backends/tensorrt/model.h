@@ -33,7 +33,8 @@ struct model {
     const char *name;
     struct frame_model *frame;
     enum trt_strategy strategy; /* of the contexts' memory */
-    int priority;               /* of streams: -1 lowest, 0, 1 highest */
+    bool pins_inputs, pins_outputs;
+    int priority; /* of streams: -1 lowest, 0, 1 highest */
     struct ragged ragged;
     struct tensors tensors; /* the same on each GPU */
     struct graph_spec *graph_specs;

@@ -14,6 +14,9 @@
  * once what they are asked for; that they are waited for before the memory is freed is not seen.
  * CONCH_FAKE_GPU_BYTES limits the memory that is allocated.
  *
+ * Pinned memory is of the heap, too. With CONCH_FAKE_PINNED_ONLY the copies in streams take no
+ * other memory of the host; with CONCH_FAKE_NO_PINNED there is none.
+ *
  * A stream that is captured has calls of a library that computes (fake_cuda_record()), and nothing
  * else; each launch of the graph makes them again. CONCH_FAKE_NO_GRAPHS lets no capture succeed.
  *
@@ -391,6 +394,61 @@ void *fake_cuda_bytes(unsigned long long at, size_t n_bytes)
     return found;
 }
 
+/* ---- Pinned memory --------------------------------------------------------------------------- */
+
+/* Of cuMemAllocHost(). */
+struct pinned {
+    struct pinned *next;
+    char *at;
+    size_t n_bytes;
+};
+static struct pinned *all_pinned; /* under mu */
+
+int cuMemAllocHost_v2(void **at, size_t n_bytes);
+int cuMemAllocHost_v2(void **at, size_t n_bytes)
+{
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    if (getenv("CONCH_FAKE_NO_PINNED") || posix_memalign(at, 4096, n_bytes) != 0)
+        return OUT_OF_MEMORY;
+    memset(*at, 0x5a, n_bytes);
+    struct pinned *p = malloc(sizeof(*p));
+    pthread_mutex_lock(&mu);
+    *p = (struct pinned){all_pinned, *at, n_bytes};
+    all_pinned = p;
+    pthread_mutex_unlock(&mu);
+    return SUCCESS;
+}
+
+int cuMemFreeHost(void *at);
+int cuMemFreeHost(void *at)
+{
+    pthread_mutex_lock(&mu);
+    struct pinned **link = &all_pinned, *p;
+    while (*link && (*link)->at != at)
+        link = &(*link)->next;
+    p = *link;
+    if (p)
+        *link = p->next;
+    pthread_mutex_unlock(&mu);
+    if (!p || depth == 0)
+        return INVALID_VALUE;
+    free(p->at);
+    free(p);
+    return SUCCESS;
+}
+
+/* Is a copy between a device and this memory of the host one that the test refuses? */
+static bool is_refused(const char *at, size_t n_bytes)
+{
+    bool refused = getenv("CONCH_FAKE_PINNED_ONLY");
+    pthread_mutex_lock(&mu);
+    for (const struct pinned *p = all_pinned; refused && p; p = p->next)
+        refused = at < p->at || at + n_bytes > p->at + p->n_bytes;
+    pthread_mutex_unlock(&mu);
+    return refused;
+}
+
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes, void *stream);
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes, void *stream)
 {
@@ -399,7 +457,7 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n_bytes
         return INVALID_CONTEXT;
     if (is_captured(stream))
         return CAPTURE_UNSUPPORTED;
-    if (!bytes)
+    if (!bytes || is_refused(from, n_bytes))
         return ILLEGAL_ADDRESS;
     memcpy(bytes, from, n_bytes);
     return SUCCESS;
@@ -413,7 +471,7 @@ int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n_bytes, void
         return INVALID_CONTEXT;
     if (is_captured(stream))
         return CAPTURE_UNSUPPORTED;
-    if (!bytes)
+    if (!bytes || is_refused(to, n_bytes))
         return ILLEGAL_ADDRESS;
     memcpy(to, bytes, n_bytes);
     return SUCCESS;

@@ -22,6 +22,7 @@ RNG = np.random.default_rng(18)
 DRIVER = servers.BUILD / "tests/cuda"
 ENVIRONMENT = {major: {"LD_LIBRARY_PATH": str(DRIVER), "CONCH_TENSORRT": str(servers.BUILD / f"tests/tensorrt/{major}/libnvinfer.so.{major}")}
                for major in (10, 11)}
+PINNED_ONLY = {"CONCH_FAKE_PINNED_ONLY": "1"}    # a copy between the GPU and other memory of the host fails
 ADD_SUB = """in A float -1x16
 in B float -1x16
 out SUM float -1x16
@@ -126,7 +127,8 @@ def write_all(root, major):
 def server(tmp_path_factory, request):
     models = tmp_path_factory.mktemp("models")
     write_all(models, request.param)
-    with servers.Server(models, grpc=True, flags=["--log-verbose=1"], env=ENVIRONMENT[request.param]) as made:
+    env = {**ENVIRONMENT[request.param], **(PINNED_ONLY if request.param == 11 else {})}
+    with servers.Server(models, grpc=True, flags=["--log-verbose=1"], env=env) as made:
         yield made
 
 
@@ -514,6 +516,23 @@ def test_a_runtime_that_does_not_start(tmp_path):
     write(tmp_path, "m", ADD_SUB)
     log = log_of_failures(tmp_path, env={"CONCH_FAKE_NO_RUNTIME": "1"})
     assert "unable to create TensorRT runtime: CUDA initialization failure with error: 35" in log
+
+
+def test_copies_use_pinned_memory_unless_it_is_switched_off(tmp_path):
+    for side in ("input", "output"):
+        write(tmp_path, f"no_{side}", ADD_SUB, ONE_GPU + f"optimization {{ {side}_pinned_memory {{ enable: false }} }}\n")
+    write(tmp_path, "both", ADD_SUB, ONE_GPU)
+    with servers.Server(tmp_path, env={**ENVIRONMENT[11], **PINNED_ONLY}) as running:
+        for rows in (1, 8, 2):
+            check_pair(infer(running, "both", **(given := pair(rows))), **given)
+        with pytest.raises(InferenceServerException, match="failed to copy an input to the GPU: an illegal memory access"):
+            infer(running, "no_input", **pair(1))
+        with pytest.raises(InferenceServerException, match="failed to copy an output from the GPU: an illegal memory access"):
+            infer(running, "no_output", **pair(1))
+    for env in ({}, {"CONCH_FAKE_NO_PINNED": "1"}):
+        with servers.Server(tmp_path, env={**ENVIRONMENT[11], **env}) as running:
+            for model in ("both", "no_input", "no_output"):
+                check_pair(infer(running, model, **(given := pair(3))), **given)
 
 
 def test_a_missing_library_fails_only_its_models(tmp_path):

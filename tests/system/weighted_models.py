@@ -123,7 +123,8 @@ def _write_tensorflow(root, name):
 
 def _write_tensorrt(root, name):
     """For the stand-in, which has no weights: its plan is as large as some."""
-    folder = repository.write_model(root, name, 'platform: "tensorrt_plan"\nmax_batch_size: 4\ninstance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]\n')
+    folder = repository.write_model(root, name, 'platform: "tensorrt_plan"\nmax_batch_size: 4\ninstance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]\n'
+                                    'optimization { cuda { graphs: true } }\n')
     plan = f"fakeplan 11\nin x float -1x{FEATURES}\nout y float -1x{FEATURES}\nprofile 0 x 1x{FEATURES} 4x{FEATURES} 4x{FEATURES}\nop copy x y\nend\n"
     return (folder / "1/model.plan").write_text(plan + "\n" * WEIGHTS.nbytes), ROW
 
