@@ -79,16 +79,35 @@ bool message_is_same(const struct message_bytes *a, const struct message_bytes *
     return n == (size_t)(b->end - b->at) && memcmp(a->at, b->at, n) == 0;
 }
 
-bool message_find(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes)
+/* False: it is malformed. */
+static bool find_last_field(struct message_bytes b, uint32_t number,
+                            struct message_bytes *ret_bytes, size_t *ret_n)
 {
     struct message_field f;
 
     *ret_bytes = (struct message_bytes){b.end, b.end};
+    *ret_n = 0;
     while (b.at < b.end) {
         if (!message_next(&b, &f))
             return false;
-        if (f.is_bytes && f.number == number)
+        if (f.is_bytes && f.number == number) {
             *ret_bytes = f.bytes;
+            ++*ret_n;
+        }
     }
     return true;
+}
+
+bool message_find(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes)
+{
+    size_t n;
+
+    return find_last_field(b, number, ret_bytes, &n);
+}
+
+bool message_find_single(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes)
+{
+    size_t n;
+
+    return find_last_field(b, number, ret_bytes, &n) && n <= 1;
 }

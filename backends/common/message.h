@@ -48,6 +48,10 @@ bool message_is_same(const struct message_bytes *a, const struct message_bytes *
  * False: the message is malformed before its end. */
 bool message_find(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes);
 
+/* message_find_single - the same, but false, too, if there are several: protobuf would join them.
+ */
+bool message_find_single(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -177,6 +177,7 @@ static bool look_at_attribute(struct look *l, struct message_bytes value)
 static void note_operator(struct look *l, const struct message_bytes *op)
 {
     l->facts.keeps |= keeps_tensor(op);
+    l->facts.variables |= message_is_text(op, "VarHandleOp") || message_is_text(op, "VariableV2");
     if (*l->facts.writer || !changes_variable(op))
         return;
     l->facts.keeps = true;

@@ -16,6 +16,7 @@ struct graph_facts {
     size_t n_nodes;  /* that the outputs need, those of the functions called included */
     char writer[64]; /* an operator among them that changes a variable; "": there is none */
     bool keeps;      /* there is one, or one that keeps a tensor for later executions */
+    bool variables;  /* there are variables */
 };
 
 /*

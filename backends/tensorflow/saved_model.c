@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/message.h"
+#include "tensorflow/graph_check.h"
 
 #define DEFAULT_TAG       "serve"
 #define DEFAULT_SIGNATURE "serving_default"
@@ -249,7 +250,7 @@ static TRITONSERVER_Error *find_graph(const struct reading *r, struct message_by
         if (f.number != 2 || !f.is_bytes)
             continue;
         this.graph = f.bytes;
-        if (!message_find(f.bytes, 1, &info) || !look_at_tags(r, info, &this, &all))
+        if (!message_find_single(f.bytes, 1, &info) || !look_at_tags(r, info, &this, &all))
             return refuse_damaged(r);
         if (this.there && (!best.there || (this.exact && !best.exact)))
             best = this;
@@ -268,7 +269,7 @@ static TRITONSERVER_Error *copy_tags(const struct reading *r, struct message_byt
     struct message_bytes info;
     struct message_field f;
 
-    if (!message_find(graph, 1, &info))
+    if (!message_find_single(graph, 1, &info))
         return refuse_damaged(r);
     while (info.at < info.end && message_next(&info, &f)) {
         if (f.number != 4 || !f.is_bytes)
@@ -339,15 +340,16 @@ static TRITONSERVER_Error *read_facts(const struct reading *r, struct message_by
     struct message_bytes graph;
     TRITONSERVER_Error *err;
     size_t n = 0;
-    bool ok;
+    bool ok = message_find_single(meta, 2, &graph);
 
     if (!places)
         return no_saved_memory();
     for (size_t i = 0; i < s->outputs.n; i++)
         if (s->outputs.tensors[i].place)
             places[n++] = s->outputs.tensors[i].place;
-    ok = message_find(meta, 2, &graph);
-    err = ok ? graph_look(graph, places, n, &s->facts, &ok) : NULL;
+    err = ok ? graph_check(graph, r->model, r->path) : NULL;
+    if (!err && ok)
+        err = graph_look(graph, places, n, &s->facts, &ok);
     free(places);
     return err || ok ? err : refuse_damaged(r);
 }

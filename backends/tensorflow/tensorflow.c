@@ -7,6 +7,7 @@
  *   tensorflow.c   what the server calls; which engine executes a model
  *   saved_model.c  signatures of SavedModels      parameters.c  what is asked of a model
  *   graph.c        what an execution does         openvino_engine.c  models executed by OpenVINO
+ *   graph_check.c  what TensorFlow cannot read    tf_init.c     init ops
  *   config.c       complete, check                tensorflow_engine.c  those by TensorFlow itself:
  *                                                 tf_library.c, tf_session.c, tf_run.c
  */

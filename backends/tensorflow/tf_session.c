@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/model_file.h"
+#include "tensorflow/graph_check.h"
 #include "tensorflow/tf_init.h"
 
 /* An execution of so few nodes takes less time than to hand it to another thread. */
@@ -115,6 +117,22 @@ static TRITONSERVER_Error *import_graph(const struct tf_loaded *l, struct tf_ses
     return tf_library_error(l->lib, status, "reading the GraphDef");
 }
 
+/* TensorFlow loads such a model: an init op may set its variables. */
+static void warn_of_missing_variables(const struct tf_model *m, const char *folder)
+{
+    char *path = NULL;
+
+    if (!m->signature.facts.variables ||
+        asprintf(&path, "%s/variables/variables.index", folder) < 0)
+        return;
+    if (access(path, F_OK) != 0)
+        BACKEND_LOG(WARN,
+                    "model '%s' has variables, but there is no '%s': its requests fail, unless an "
+                    "init op sets the variables",
+                    m->name, path);
+    free(path);
+}
+
 static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf_session *s,
                                             const struct tf_session_options *options,
                                             struct tf_status *status)
@@ -126,6 +144,7 @@ static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf
 
     if (!folder)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    warn_of_missing_variables(l->m, folder);
     for (size_t i = 0; i < from->n_tags; i++)
         tags[i] = from->tags[i];
     s->object = l->lib->api.LoadSessionFromSavedModel(options, NULL, folder, tags,
@@ -323,7 +342,9 @@ static TRITONSERVER_Error *read_graphdef(const struct tf_loaded *l, struct tf_se
     size_t len;
 
     TRY(read_graph_file(l->m->path, &data, &len));
-    err = import_graph(l, s, data, len, status);
+    err = graph_check((struct message_bytes){data, data + len}, l->m->name, l->m->path);
+    if (!err)
+        err = import_graph(l, s, data, len, status);
     if (!err && l->m->inputs.tensors == NULL) {
         err = take_graph_tensors(l, s);
         if (!err)

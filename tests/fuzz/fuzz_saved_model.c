@@ -13,6 +13,7 @@
 #include "common/doc.c"
 #include "common/message.c"
 #include "tensorflow/graph.c"
+#include "tensorflow/graph_check.c"
 
 static void check_side(const struct saved_side *side)
 {

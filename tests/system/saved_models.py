@@ -204,6 +204,29 @@ def ragged():
     return saved_model(meta_graph(graph, {"serving_default": signature(given, ends)}))
 
 
+def with_constant(dims):
+    """y is x; a constant of one number claims these dimensions."""
+    graph = placeholder("in_x", np.float32, [-1]) + constant("large", np.float32([1]), dims)
+    return _x_to_y(graph + node("out", "Neg", ["in_x", "^large"], T=of_type(np.float32)), np.float32, [-1], "serving_default")
+
+
+def calls(names):
+    """y is what the first function makes of x: each calls the next one, the last one is none, or one of them."""
+    one = field(1, field(6, varint(1)))    # FP32
+
+    def call(name, to, x):
+        return node_body(name, "StatefulPartitionedCall", [x], Tin=one, Tout=one, f=field(10, field(1, to)))
+
+    functions = b""
+    for name, to in zip(names, names[1:]):
+        signature_of = field(1, name) + field(2, field(1, "x") + field(3, 1)) + field(3, field(1, "y") + field(3, 1))
+        body = call("call", to, "x") if to in names[:-1] else node_body("call", "Neg", ["x"], T=of_type(np.float32))
+        end = "call:output:0" if to in names[:-1] else "call:y:0"
+        functions += field(1, field(1, signature_of) + field(3, body) + field(4, field(1, "y") + field(2, end)))
+    graph = placeholder("in_x", np.float32, [-1]) + field(1, call("out", names[0], "in_x")) + field(2, functions)
+    return _x_to_y(graph, np.float32, [-1], "serving_default")
+
+
 def counter():
     """y is x, after a function has added x to a variable."""
     floats = of_type(np.float32)

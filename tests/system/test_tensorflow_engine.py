@@ -361,7 +361,7 @@ def test_a_missing_library_fails_only_its_models(tmp_path, exported):
 
 def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
     good = (exported / "graph/model.graphdef").read_bytes()
-    for name, content in (("cut", good[:len(good) // 2]), ("noise", os.urandom(3000)), ("empty", b""), ("unknown", good.replace(b"MatMul", b"Marvel"))):
+    for name, content in (("cut", good[:len(good) // 2]), ("noise", b"\x0a" + bytes(range(1, 250))), ("text", good.replace(b"joined", b"join\xff\x80")), ("empty", b""), ("unknown", good.replace(b"MatMul", b"Marvel"))):
         add(tmp_path, exported, "graph", GRAPH, as_name=name)
         (tmp_path / name / "1/model.graphdef").write_bytes(content)
     add(tmp_path, exported, "graph", GRAPH.replace('"x"', '"nothing"'), as_name="input")
@@ -387,12 +387,47 @@ def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
         assert "unexpected inference output 'y:" in reasons[f"place_{name}"], reasons[f"place_{name}"]
     for name, text in {**{name: text for name, (_, text) in inits.items()}, "init_outside": "it is outside the folder"}.items():
         assert text in reasons[name] and f"'{name}'" in reasons[name] + f"'{name}'" * (name == "init_fails"), (name, reasons[name])
-    for name, text in {"cut": "TensorFlow, reading the GraphDef: ", "noise": "TensorFlow, reading the GraphDef: ", "empty": "unexpected inference input 'x'",
+    for name, text in {"cut": "is refused: it is damaged", "noise": "is refused: it is damaged", "text": "TensorFlow, reading the GraphDef: ", "empty": "unexpected inference input 'x'",
                        "unknown": "Marvel", "input": "unexpected inference input 'nothing', allowed inputs are: text, x",
                        "type": "configuration expects datatype TYPE_INT32 for input 'x', model provides TYPE_FP32",
                        "variables": "TensorFlow, loading the SavedModel: ", "place": "its graph has no tensor 'in_b:0'",
                        "types": "tensor 'A' has another type in the graph than in the signature"}.items():
         assert text in reasons[name] and "\n" not in reasons[name], (name, reasons[name])
+
+
+def test_graphs_that_would_end_the_process(tmp_path):
+    """TensorFlow 2.21 aborts over the first four, the stack ends over the others. A GraphDef is looked at, too."""
+    circle = "calls itself, by others or at once"
+    refused = {"elements": (saved_models.with_constant([1 << 62, 1 << 62]), "a constant of more than 2^63 elements"),
+               "rank": (saved_models.with_constant([1] * 255), "a constant of more than 254 dimensions"),
+               "itself": (saved_models.calls(["f", "f"]), circle), "each_other": (saved_models.calls(["f", "g", "h", "f"]), circle),
+               "deep": (saved_models.calls([f"f{i}" for i in range(5000)]), "call each other more than 256 deep")}
+    for name, (content, _) in refused.items():
+        write(tmp_path, name, content)
+    write(tmp_path, "fine", saved_models.calls([f"f{i}" for i in range(50)]))
+    write(tmp_path, "many", saved_models.with_constant([1 << 40]))
+    graph = repository.write_model(tmp_path, "graph", 'platform: "tensorflow_graphdef"\n' + repository.tensor("input", "in_x", "FP32", [-1])
+                                   + repository.tensor("output", "large", "FP32", [-1]))
+    (graph / "1/model.graphdef").write_bytes(saved_models.placeholder("in_x", np.float32, [-1])
+                                             + saved_models.constant("large", np.float32([1]), [1 << 62, 1 << 62]))
+    with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false", ENGINE], ready=False) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as client:
+            reasons = {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
+        for name, (_, text) in {**refused, "graph": refused["elements"]}.items():
+            assert f"unable to load model '{name}', the graph in '{tmp_path / name}/1/model." in reasons[name] and text in reasons[name], (name, reasons[name])
+        x = np.float32([[1], [2]])
+        np.testing.assert_array_equal(infer(running, "fine", x=x)["y"], -x)
+        with pytest.raises(InferenceServerException, match="TensorFlow, running the model: "):
+            infer(running, "many", x=x)
+
+
+def test_variables_that_are_missing(tmp_path, exported):
+    add(tmp_path, exported, "dense")
+    shutil.rmtree(tmp_path / "dense/1/model.savedmodel/variables")
+    with servers.Server(tmp_path, flags=[ENGINE]) as running:
+        assert f"model 'dense' has variables, but there is no '{tmp_path}/dense/1/model.savedmodel/variables/variables.index'" in running.log()
+        with pytest.raises(InferenceServerException, match="TensorFlow, running the model: "):
+            infer(running, "dense", x=np.zeros((1, 16), np.float32))
 
 
 def test_version_names_both_libraries():

@@ -12,6 +12,7 @@
 #include "common/doc.c"
 #include "common/message.c"
 #include "tensorflow/graph.c"
+#include "tensorflow/graph_check.c"
 #include "tensorflow/saved_model.c"
 
 static TRITONSERVER_Error *read_seed(const char *name, const char *tag, const char *signature,
@@ -128,9 +129,28 @@ static void test_what_an_execution_does(void **state)
     assert_string_equal(s.facts.writer, "");
     assert_true(s.facts.keeps);
     saved_signature_done(&s);
-    /* Nodes and functions that need each other. */
-    assert_read("loop", NULL, NULL, &s);
+    /* Nodes that need each other. */
+    assert_read("nodes", NULL, NULL, &s);
     assert_int_equal(s.facts.n_nodes, 3);
+    saved_signature_done(&s);
+}
+
+static void test_what_tensorflow_cannot_read(void **state)
+{
+    struct saved_signature s;
+
+    (void)state;
+    assert_refused("elements", NULL, NULL, "a constant of more than 2^63 elements");
+    assert_refused("rank", NULL, NULL, "a constant of more than 254 dimensions");
+    assert_refused("loop", NULL, NULL, "a function that calls itself, by others or at once");
+    assert_refused("circle", NULL, NULL, "a function that calls itself, by others or at once");
+    assert_refused("deep", NULL, NULL, "its functions call each other more than 256 deep");
+    /* Two libraries of functions, which protobuf would join. */
+    assert_refused("split", NULL, NULL, "is refused: it is damaged");
+    assert_read("large", NULL, NULL, &s);
+    saved_signature_done(&s);
+    assert_read("calls", NULL, NULL, &s);
+    assert_int_equal(s.facts.n_nodes, 5);
     saved_signature_done(&s);
 }
 
@@ -148,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_tags_and_signatures),
         cmocka_unit_test(test_what_an_execution_does),
+        cmocka_unit_test(test_what_tensorflow_cannot_read),
         cmocka_unit_test(test_damaged_files),
     };
 
