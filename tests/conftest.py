@@ -23,6 +23,9 @@ import pytest
 import triton
 
 HERE = pathlib.Path(__file__).parent
+FIRST = ("fault", "stress")    # folders whose tests are few and take long
+
+sys.dont_write_bytecode = False    # the next process starts in a third of the time: pytest keeps what it makes of each test file
 
 # A shell without job control starts a job in the background with SIGINT ignored, and so would every server that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,6 +38,18 @@ def by_file(items):
     for item in items:
         files.setdefault(item.path, []).append(item)
     return files
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With -m MARK, files that do not have the mark are not imported, which would take longer than the tests."""
+    mark = config.option.markexpr
+    if mark.isidentifier() and collection_path.match("test_*.py") and f"pytest.mark.{mark}" not in collection_path.read_text(encoding="utf-8"):
+        return True
+    return None
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: few tests that take long, so their file is among the first that are begun")
 
 
 def pytest_addoption(parser):
@@ -79,9 +94,19 @@ def pytest_collection_modifyitems(config, items):
     items[:] = itertools.chain(*files)
 
 
-def claimed(items, folder):
+def longest_first(files):
+    """The same files. A long one that is begun last would be waited for by the other processes."""
+    def rank(file):
+        path, tests = file
+        return path.relative_to(HERE).parts[0] not in FIRST and not tests[0].get_closest_marker("long"), -len(tests)
+
+    return dict(sorted(files.items(), key=rank))
+
+
+def claimed(items, folder, in_their_order):
     """The tests of files that no other process has begun, file by file."""
-    for path, tests in by_file(items).items():
+    files = by_file(items)
+    for path, tests in (files if in_their_order else longest_first(files)).items():
         try:
             pathlib.Path(folder, str(path.relative_to(HERE)).replace("/", "+")).touch(exist_ok=False)
         except FileExistsError:
@@ -113,7 +138,7 @@ def pytest_runtestloop(session):
     folder = os.environ.get("CONCH_CLAIMS")
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None    # as pytest does it
-    mine = claimed(session.items, folder)
+    mine = claimed(session.items, folder, in_their_order=session.config.getoption("shuffle") is not None)
     item = next(mine, None)
     while item:
         following = next(mine, None)    # whose fixtures the end of this test keeps

@@ -11,7 +11,7 @@ import pytest
 import weighted_models
 from server import BACKENDS, BUILD, SANITIZED, SANITIZER
 
-pytestmark = pytest.mark.conch_only("drives our core library")
+pytestmark = [pytest.mark.conch_only("drives our core library"), pytest.mark.long]
 
 CYCLES = int(os.environ.get("CONCH_CHURN", "80"))
 # By how much the heap may grow in the second half: in all, for what glibc's threads cache, and for each cycle. Of the 1 MiB of weights,

@@ -11,6 +11,7 @@ import pytest
 from server import REFERENCE, SANITIZED, Server
 from wire import ask
 
+pytestmark = pytest.mark.long
 N_MODELS = 10_000
 START_WITHIN_S = 300 if SANITIZED else 60
 MEMORY_KB = 4_000_000 if SANITIZED else 600_000
