@@ -117,6 +117,11 @@ def as_json(name, model, tensor, shape, values, output, headers=None):
     return Request(name, _post(model, {"Content-Type": "application/json", **(headers or {})}, body), check)
 
 
+def post_json(name, model, body, check):
+    """An infer request of that JSON text."""
+    return Request(name, _post(model, {"Content-Type": "application/json"}, body), check)
+
+
 def small_json():
     """64 bytes as JSON both ways."""
     return as_json("64 B, JSON", "small", "INPUT0", SMALL_SHAPE, floats(math.prod(SMALL_SHAPE)), "OUTPUT0")

@@ -7,7 +7,7 @@ import json
 import statistics
 import urllib.request
 
-from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, openvino, ort, others, python, repository, requests, rest, tensorflow, tensorrt, torch, wrk
+from . import embed, ensemble, extensions, forest, grpc, loading, metrics, micro, mlserver, openvino, ort, others, python, repository, requests, rest, tensorflow, tensorrt, torch, wrk
 from .measure import Cell, ratio, say
 from .report import cpu, figure, met, table
 
@@ -323,6 +323,7 @@ ROWS = {
     "torch": torch.torch,
     "aoti": torch.aoti,
     "rest": rest.rest,
+    "mlserver": mlserver.mlserver,
     "memory": memory,
     "metrics": metrics.metrics,
     "mallocs": mallocs,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * added - what a backend adds to its framework, in one process, with our core library and no
- * network. A batch of requests is measured in three ways in turn, round after round, in CPU time of
- * the process:
+ * network. A batch of requests is measured in three ways, in short turns, in CPU time of the
+ * process:
  *
  *     backend   the requests made, executed (ModelInstanceExecute, responses, release)
  *     made      the requests made and released, nothing else
  *     bare      the framework's call of the same rows, with memory of the caller
  *
- * The cost of the backend is backend - made - bare, taken within each round; the median counts.
+ * The cost of the backend is backend - made - bare. Of a round's turns the one counts that is
+ * slower than a tenth of them, and of rounds the median.
  *
  * Under copy_count.so nothing is measured: one batch is executed, and the bytes that the backend
  * copies are counted.
@@ -18,6 +19,7 @@
 #ifndef CONCH_BENCH_MICRO_ADDED_H
 #define CONCH_BENCH_MICRO_ADDED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,8 +36,10 @@ struct added {
     void (*run_bare)(void *bare, int64_t n_rows);
     void *bare;
     int n_requests; /* in a batch; 0: one */
-    int runs;       /* in a round; 0: 20 000 */
-    size_t bytes;   /* of the inputs of a batch, for the copies */
+    int runs;       /* in a round; 0: 20 000, the most */
+    /* Nothing of it runs on other threads. Then a turn is a single run, by the wall clock. */
+    bool one_thread;
+    size_t bytes; /* of the inputs of a batch, for the copies */
 };
 
 /* added_read_rounds - the number of rounds that an argument of the program says. NULL: 5.
