@@ -47,7 +47,46 @@ def write_all(root, trained):
     one = repository.tensor("input", "input__0", "FP32", [8]) + repository.tensor("output", "output__0", "FP32", [1])
     trained["xgb_regression"].write(root, "one", one)
     trained["xgb_regression"].write(root, "threads", "max_batch_size: 4096\n", cpu_nthread="2")
+    write_configured(root, trained["xgb_regression"])
     return root
+
+
+FOR_GPUS = {"storage_type": "SPARSE8", "blocks_per_sm": "2", "algo": "BATCH_TREE_REORG", "threads_per_tree": "4", "layout": "depth_first",
+            "chunk_size": "8", "transfer_threshold": "3", "use_experimental_optimizations": "true"}
+# What configurations of any backend may say, about a forest.
+FIELDS = {
+    "reshaped": '''input [ { name: "input__0" data_type: TYPE_FP32 dims: [ 2, 4 ] reshape { shape: [ 8 ] } } ]
+output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1, 1 ] reshape { shape: [ ] } } ]
+''',
+    "optional": '''input [ { name: "input__0" data_type: TYPE_FP32 dims: [ 8 ] optional: true } ]
+output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]
+''',
+    "ragged": '''input [ { name: "input__0" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]
+dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 20000 }
+''',
+    "warm": '''model_warmup [ { name: "first" batch_size: 3 count: 2 inputs { key: "input__0" value { data_type: TYPE_FP32 dims: [ 8 ] random_data: true } } } ]
+''',
+    "sequence": '''sequence_batching { control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ] }
+''',
+    "stateful": '''sequence_batching { state [ { input_name: "before" output_name: "after" data_type: TYPE_FP32 dims: [ 1 ] } ] }
+''',
+    "counted": '''batch_input [ { kind: BATCH_ELEMENT_COUNT target_name: "COUNT" data_type: TYPE_FP32 source_input: "input__0" } ]
+batch_output [ { kind: BATCH_SCATTER_WITH_INPUT_SHAPE target_name: "output__0" source_input: "input__0" } ]
+''',
+}
+
+
+def write_configured(root, forest):
+    both = repository.tensor("input", "input__0", "FP32", [8]) + repository.tensor("output", "output__0", "FP32", [1])
+    forest.write(root, "for_gpus", "max_batch_size: 4\n", **FOR_GPUS)
+    for name, fields in FIELDS.items():
+        forest.write(root, name, "max_batch_size: 4\n" + fields + ("" if "output [" in fields else both))
+    folder = forest.write(root, "named", 'max_batch_size: 4\ndefault_model_filename: "my.forest"\nversion_policy { specific { versions: [ 1, 3 ] } }\n')
+    for version in "123":
+        (folder / version).mkdir(exist_ok=True)
+        forest.save(str(folder / version / "xgboost.ubj"))
+        (folder / version / "xgboost.ubj").rename(folder / version / "my.forest")
 
 
 @pytest.fixture(scope="module", params=["conch", "triton"])
@@ -75,10 +114,10 @@ def predict(server, model, rows):
         return ask(client, tritonclient.http, model, rows)
 
 
-def ask(client, module, model, rows):
+def ask(client, module, model, rows, **more):
     data = module.InferInput("input__0", rows.shape, np_to_triton_dtype(rows.dtype))
     data.set_data_from_numpy(np.ascontiguousarray(rows))
-    return client.infer(model, [data]).as_numpy("output__0")
+    return client.infer(model, [data], **more).as_numpy("output__0")
 
 
 NAMES = ["xgb_json", "xgb_ubj", "xgb_legacy", "xgb_classes", "xgb_regression", "xgb_poisson", "xgb_dart", "xgb_kinds",
@@ -131,6 +170,78 @@ def test_shapes_and_types(server, trained):
 def test_rows_of_another_length_are_refused(server, trained):
     with pytest.raises(InferenceServerException, match="input 'input__0' has 7 features in 2 dimensions, the model has 8"):
         predict(server, "open", trained["xgb_classes"].rows[:2, :7])
+
+
+def test_parameters_for_gpus_have_no_effect(server, trained):
+    forest = trained["xgb_regression"]
+    np.testing.assert_allclose(predict(server, "for_gpus", forest.rows[:4]), forest.expected[:4], **CLOSE)
+    for name in FOR_GPUS:
+        assert f"model 'for_gpus': parameter '{name}' has no effect on CPUs" in server.log()
+
+
+def test_fields_of_any_configuration(server, trained):
+    forest = trained["xgb_regression"]
+    rows, expected = forest.rows[:3], forest.expected[:3]
+    for name in ("optional", "ragged", "warm", "counted"):
+        np.testing.assert_allclose(predict(server, name, rows), expected, **CLOSE, err_msg=name)
+    reshaped = predict(server, "reshaped", rows.reshape(3, 2, 4))
+    assert reshaped.shape == (3, 1, 1)
+    np.testing.assert_allclose(reshaped.ravel(), expected, **CLOSE)
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        for name in ("sequence", "stateful"):
+            np.testing.assert_allclose(ask(client, tritonclient.http, name, rows[:1], sequence_id=7, sequence_start=True), expected[:1], **CLOSE)
+        for version in "13":
+            np.testing.assert_allclose(ask(client, tritonclient.http, "named", rows, model_version=version), expected, **CLOSE)
+        with pytest.raises(InferenceServerException, match="version"):
+            ask(client, tritonclient.http, "named", rows, model_version="2")
+
+
+def test_requests_without_the_only_input(server):
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        with pytest.raises(InferenceServerException, match="input__0|at least|expected 1 inputs"):
+            client.infer("optional", [])
+        with pytest.raises(InferenceServerException, match="expected 1 inputs but got 0"):
+            client.infer("warm", [])
+
+
+def test_ragged_rows_have_all_features(server, trained):
+    """Rows of one batch that differ: the whole ones are answered, the short one is not."""
+    forest = trained["xgb_regression"]
+
+    def one(n):
+        try:
+            return predict(server, "ragged", forest.rows[:1, :n])
+        except InferenceServerException as error:
+            return error.message()
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(one, [8, 7, 8, 8]))
+    assert "input 'input__0' has 7 features in 2 dimensions, the model has 8" in answers.pop(1)
+    for answer in answers:
+        np.testing.assert_allclose(answer, forest.expected[:1], **CLOSE)
+
+
+def test_no_rows(server, trained):
+    assert predict(server, "open", trained["xgb_classes"].rows[:0]).shape == (0, 3)
+
+
+def test_the_default_of_max_batch_size(trained, tmp_path):
+    trained["xgb_json"].write(tmp_path, "m")
+    for setting, size in (("16", 16), ("1", 1), ("0", 0)):
+        with servers.Server(tmp_path, flags=[f"--backend-config=fil,default-max-batch-size={setting}"]) as running:
+            with tritonclient.http.InferenceServerClient(running.url) as client:
+                config = client.get_model_config("m")
+                shape = client.get_model_metadata("m")["inputs"][0]["shape"]
+                assert (config["max_batch_size"], shape) == (size, [-1, 8] if size else [8])
+                rows = trained["xgb_json"].rows[:1]
+                assert ask(client, tritonclient.http, "m", rows if size else rows[0]).shape == (1,)
+
+
+def test_samples_of_warm_up_are_predicted(trained, tmp_path):
+    write_configured(tmp_path, trained["xgb_regression"])
+    with servers.Server(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        stats = client.get_inference_statistics("warm")["model_stats"][0]
+    assert (stats["inference_count"], stats["execution_count"]) == (6, 2)    # three rows, twice
 
 
 def test_over_grpc(trained, tmp_path):
@@ -217,6 +328,8 @@ def damaged(name, data):
         yield "deep", b"[" * 100000
         yield "features", data.replace(b'"num_feature":"8","num_target"', b'"num_feature":"2000000000","num_target"', 1)
     if name == "xgb_ubj":
+        yield "arrays", b"[" * 1000000
+        yield "objects", b"{i\x01a" * 300000
         yield "elements", b"{L" + (1).to_bytes(8, "big") + b"a[$T#L" + (1 << 40).to_bytes(8, "big")
     if name == "forest_classes":
         yield "trees", data[:14] + (1 << 40).to_bytes(8, "little") + data[22:]
@@ -241,6 +354,67 @@ def test_files_that_are_no_forests(trained, tmp_path):
         for name in ("xgb_json", "lgb_binary", "forest_classes"):
             answer = predict(running, f"{name}_whole", trained[name].rows[:1])
             assert answer[0] == (trained[name].expected[0].argmax() if trained[name].classes > 1 else trained[name].expected[0] > 0.5)
+
+
+def chain_of_lightgbm(n):
+    """A tree whose every node has a leaf and the next node."""
+    def row(numbers):
+        return " ".join(map(str, numbers))
+
+    return f"""tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+label_index=0
+max_feature_idx=7
+objective=regression
+feature_names={row(f"f{i}" for i in range(8))}
+feature_infos={row(["[-9:9]"] * 8)}
+tree_sizes=1000
+
+Tree=0
+num_leaves={n + 1}
+num_cat=0
+split_feature={row([0] * n)}
+split_gain={row([1] * n)}
+threshold={row(range(0, -n, -1))}
+decision_type={row([2] * n)}
+left_child={row([*range(1, n), ~n])}
+right_child={row(~i for i in range(n))}
+leaf_value={row(range(n + 1))}
+leaf_weight={row([1] * (n + 1))}
+leaf_count={row([1] * (n + 1))}
+internal_value={row([0] * n)}
+internal_weight={row([0] * n)}
+internal_count={row([1] * n)}
+is_linear=0
+shrinkage=1
+
+
+end of trees
+"""
+
+
+def test_a_tree_may_be_deep(tmp_path):
+    """Neither our checks nor treelite go down a tree by recursion."""
+    n = 100000
+    forest = forests.Forest("lightgbm", "model.txt", lambda path: pathlib.Path(path).write_text(chain_of_lightgbm(n)), forests.ROWS, [])
+    forest.write(tmp_path, "m", "max_batch_size: 4\n")
+    with servers.Server(tmp_path) as running:
+        np.testing.assert_array_equal(predict(running, "m", np.full((2, 8), [[-1e9], [1]], np.float32)), [n, 0])
+
+
+def test_what_is_no_file(trained, tmp_path):
+    """A pipe would be waited for."""
+    forest = trained["xgb_ubj"]
+    for name in ("pipe", "folder", "missing"):
+        file = forest.write(tmp_path, name, "max_batch_size: 4\n") / "1" / forest.file
+        file.unlink()
+        {"pipe": os.mkfifo, "folder": os.mkdir, "missing": str}[name](file)
+    log = log_of_failures(tmp_path)
+    assert f"unable to read '{tmp_path}/pipe/1/xgboost.ubj' of model 'pipe': it is no regular file" in log
+    assert f"unable to read '{tmp_path}/folder/1/xgboost.ubj/xgboost.ubj' of model 'folder': No such file or directory" in log
+    assert f"unable to read '{tmp_path}/missing/1/xgboost.ubj' of model 'missing': No such file or directory" in log
 
 
 def test_unknown_fields_are_allowed_by_a_parameter(trained, tmp_path):
