@@ -388,7 +388,7 @@ static char *put_head(char *to, enum log_where sink, const struct log_origin *wh
 }
 
 /* Writes the message, and the end of the line. */
-static char *put_message(char *to, const char *text, size_t length)
+static char *put_message_line(char *to, const char *text, size_t length)
 {
     bool json = is_json();
     if (json || is_escaping())
@@ -432,7 +432,7 @@ static void write_message_locked(const struct log_origin *where, const char *tex
         }
     }
     enum log_where to = where_of(where->level);
-    char *end = put_message(put_head(line, to, where), text, length);
+    char *end = put_message_line(put_head(line, to, where), text, length);
     erase_shown();
     log_sink_put(to, line, (size_t)(end - line));
     if (line != usual)
@@ -613,7 +613,7 @@ void log_print(enum log_level level, const char *line)
     if (is_json()) {
         struct log_origin nowhere = {.level = level};
         char *end =
-            put_message(put_prefix(usual, &nowhere), line, MIN(length, (size_t)USUAL_BYTES));
+            put_message_line(put_prefix(usual, &nowhere), line, MIN(length, (size_t)USUAL_BYTES));
         log_sink_put(LOG_TO_STDOUT, usual, (size_t)(end - usual));
         return;
     }

@@ -295,7 +295,7 @@ static void release_step(struct ensemble_run *run, struct ensemble_step_run *s)
     unuse_inputs(run, s);
 }
 
-static void end_step(struct ensemble_run *run, struct ensemble_step_run *s)
+static void count_ended_step(struct ensemble_run *run, struct ensemble_step_run *s)
 {
     s->has_ended = true;
     run->n_running--;
@@ -364,7 +364,7 @@ void ensemble_run_skip(struct ensemble_run *run, struct ensemble_step_run *s)
 {
     take_step_outputs(run, s, NULL, NULL);
     release_step(run, s);
-    end_step(run, s);
+    count_ended_step(run, s);
     end_if_over(run, s);
 }
 
@@ -392,7 +392,7 @@ void ensemble_run_respond(struct ensemble_run *run, struct ensemble_step_run *s,
         ensemble_run_fail(run, name_step(run, s, error));
     if (!ended)
         return;
-    end_step(run, s);
+    count_ended_step(run, s);
     end_if_over(run, s);
 }
 

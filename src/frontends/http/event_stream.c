@@ -323,7 +323,7 @@ static void cancel_flow(struct exchange *x)
     stream_flow_end(&call->events->flow);
 }
 
-static void give_stream_up(struct exchange *x)
+static void give_events_up(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     exchange_ref(x);
@@ -338,7 +338,7 @@ static void give_stream_up(struct exchange *x)
     exchange_unref(x);
 }
 
-static void end_stream(struct exchange *x)
+static void end_events(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct event_stream *e = call->events;
@@ -351,8 +351,8 @@ static void end_stream(struct exchange *x)
 const struct infer_kind generate_stream_kind = {
     .parse = parse_and_begin,
     .respond = put_response,
-    .give_up = give_stream_up,
+    .give_up = give_events_up,
     .cancel = cancel_flow,
-    .end = end_stream,
+    .end = end_events,
     .destroy = free_stream,
 };

@@ -285,7 +285,7 @@ static void end_sweep(struct worker *w)
         worker_sweep_later(w);
 }
 
-static void on_check(struct loop_work *work)
+static void on_check_work(struct loop_work *work)
 {
     struct worker *w = CONTAINER_OF(work, struct worker, check);
     struct slice s = begin_slice(w);
@@ -414,7 +414,7 @@ void upkeep_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
 void upkeep_begin(struct worker *w)
 {
     loop_work_init(&w->go_on, on_go_on);
-    loop_work_init(&w->check, on_check);
+    loop_work_init(&w->check, on_check_work);
     loop_work_init(&w->relief.work, on_relief);
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
