@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "frontends/grpc/unary.h"
 #include "frontends/shm/regions.h"
+#include "frontends/tracing/tracer.h"
 #include "lib/fault.h"
 #include "lib/server_driver.h"
 #include "proto/inference.pb-c.h"
@@ -193,10 +194,41 @@ static struct status *read_traces(void *arg)
     return call_for_nothing("TraceSetting", &asked.base);
 }
 
+static struct tracer *tracer;
+static int rate = 1000;
+
+/* Gives the server another rate of traces. */
+static struct status *change_traces(void *arg)
+{
+    (void)arg;
+    char text[16];
+    char *words[] = {text};
+    Inference__TraceSettingRequest asked;
+    inference__trace_setting_request__init(&asked);
+    Inference__TraceSettingRequest__SettingsEntry entry;
+    inference__trace_setting_request__settings_entry__init(&entry);
+    Inference__TraceSettingRequest__SettingsEntry *entries[] = {&entry};
+    Inference__TraceSettingRequest__SettingValue value;
+    inference__trace_setting_request__setting_value__init(&value);
+    snprintf(text, sizeof(text), "%d", ++rate);
+    entry.key = (char[]){"trace_rate"};
+    entry.value = &value;
+    value.n_value = 1;
+    value.value = words;
+    asked.n_settings = 1;
+    asked.settings = entries;
+    struct status *st = call_for_nothing("TraceSetting", &asked.base);
+    assert_int_equal(tracer_settings(tracer, "").values.of[TRACE_RATE] == rate, !st);
+    return st;
+}
+
 static void settings_of_traces_survive_lack_of_memory(void **state)
 {
     (void)state;
+    tracer = tracer_get(server);
     assert_true(fault_each_allocation(read_traces, NULL) > 0);
+    assert_true(fault_each_allocation(change_traces, NULL) > 1);
+    tracer_put(tracer);
 }
 
 int main(void)

@@ -266,21 +266,20 @@ static bool add_exporter_settings(struct unary_call *c, const struct otlp_settin
     return fine;
 }
 
-static struct status *answer_trace_settings(struct unary_call *c, struct tracer *tracer,
-                                            const char *model_name)
+static struct status *answer_trace_settings(void *arg, const struct tracer_settings *now)
 {
+    struct unary_call *c = arg;
     Inference__TraceSettingResponse *answer = (Inference__TraceSettingResponse *)c->answer;
-    struct tracer_settings now = tracer_settings(tracer, model_name);
-    const char *mode = now.otlp ? "opentelemetry" : "triton";
-    size_t n_shown = now.otlp ? now.otlp->shown.n : 0;
+    const char *mode = now->otlp ? "opentelemetry" : "triton";
+    size_t n_shown = now->otlp ? now->otlp->shown.n : 0;
     answer->settings = unary_alloc(c, N_TRACE_FIELDS + 2 + n_shown, sizeof(*answer->settings));
-    bool fine = answer->settings && add_levels(c, now.values.of[TRACE_LEVEL]);
-    for (int i = TRACE_RATE; i < tracer_settings_fields(&now) && fine; i++)
-        fine = add_trace_number(c, trace_field_name((enum trace_field)i), now.values.of[i]);
-    fine =
-        fine && add_words(c, "trace_mode", &mode, 1) &&
-        (now.otlp ? add_exporter_settings(c, now.otlp) : add_words(c, "trace_file", &now.path, 1));
-    return fine ? NULL : status_no_memory();
+    bool fine = answer->settings && add_levels(c, now->values.of[TRACE_LEVEL]);
+    for (int i = TRACE_RATE; i < tracer_settings_fields(now) && fine; i++)
+        fine = add_trace_number(c, trace_field_name((enum trace_field)i), now->values.of[i]);
+    fine = fine && add_words(c, "trace_mode", &mode, 1) &&
+           (now->otlp ? add_exporter_settings(c, now->otlp)
+                      : add_words(c, "trace_file", &now->path, 1));
+    return fine ? unary_reserve(c) : status_no_memory();
 }
 
 struct status *unary_trace_setting(struct unary_call *c)
@@ -295,10 +294,13 @@ struct status *unary_trace_setting(struct unary_call *c)
     if (st)
         return st;
     struct tracer *tracer = tracer_get(c->server);
-    if (asked->n_settings > 0)
-        st = tracer_change(tracer, asked->model_name, &change);
-    if (!st)
-        st = answer_trace_settings(c, tracer, asked->model_name);
+    if (asked->n_settings > 0) {
+        const struct trace_answer answer = {.make = answer_trace_settings, .arg = c};
+        st = tracer_change(tracer, asked->model_name, &change, &answer);
+    } else {
+        struct tracer_settings now = tracer_settings(tracer, asked->model_name);
+        st = answer_trace_settings(c, &now);
+    }
     tracer_put(tracer);
     return st;
 }

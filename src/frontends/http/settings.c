@@ -50,7 +50,8 @@ static struct status *print_log(void *arg, const struct ops_log_settings *now)
     return buf_status(json);
 }
 
-static void reply_log(struct exchange *x, struct status *st)
+/* Replies with what is printed, or with the error, which is taken. */
+static void reply_settings(struct exchange *x, struct status *st)
 {
     if (st)
         reply_status(x, st, content_json);
@@ -62,7 +63,7 @@ void settings_show_log(struct exchange *x)
 {
     struct ops_log_settings now;
     ops_log_settings(&now);
-    reply_log(x, print_log(x, &now));
+    reply_settings(x, print_log(x, &now));
 }
 
 void settings_change_log(struct exchange *x)
@@ -73,7 +74,7 @@ void settings_change_log(struct exchange *x)
     struct status *st = check_settings_body(x, &body);
     if (!st)
         st = ops_change_log_settings(&change);
-    reply_log(x, st);
+    reply_settings(x, st);
 }
 
 /* ---- Traces --------------------------------------------------------------------------------- */
@@ -99,44 +100,49 @@ static void put_levels(struct json_writer *w, int64_t level)
     json_put_close(w, ']');
 }
 
-/* @model_name  "" for the server */
-static void reply_trace(struct exchange *x, const char *model_name)
+/* Prints the reply. Errors: STATUS_UNAVAILABLE  no memory */
+static struct status *print_trace(void *arg, const struct tracer_settings *now)
 {
-    struct tracer_settings now = tracer_settings(call_ctx(x)->settings->tracer, model_name);
+    struct exchange *x = arg;
     struct buf *json = &call_ctx(x)->json;
     struct json_writer w = {.out = json};
     buf_reset(json);
     json_put_open(&w, '{');
-    put_levels(&w, now.values.of[TRACE_LEVEL]);
-    for (int i = TRACE_RATE; i < tracer_settings_fields(&now); i++)
-        put_setting(&w, trace_field_name((enum trace_field)i), now.values.of[i]);
-    if (!now.otlp) {
+    put_levels(&w, now->values.of[TRACE_LEVEL]);
+    for (int i = TRACE_RATE; i < tracer_settings_fields(now); i++)
+        put_setting(&w, trace_field_name((enum trace_field)i), now->values.of[i]);
+    if (!now->otlp) {
         json_put_name(&w, "trace_file");
-        json_put_text(&w, now.path);
+        json_put_text(&w, now->path);
     }
     json_put_name(&w, "trace_mode");
-    json_put_text(&w, now.otlp ? "opentelemetry" : "triton");
-    for (size_t i = 0; now.otlp && i < now.otlp->shown.n; i++) {
-        json_put_name(&w, now.otlp->shown.items[i].name);
-        json_put_text(&w, now.otlp->shown.items[i].value);
+    json_put_text(&w, now->otlp ? "opentelemetry" : "triton");
+    for (size_t i = 0; now->otlp && i < now->otlp->shown.n; i++) {
+        json_put_name(&w, now->otlp->shown.items[i].name);
+        json_put_text(&w, now->otlp->shown.items[i].value);
     }
     json_put_close(&w, '}');
-    reply_printed(x, 200, content_json);
+    return buf_status(json);
+}
+
+/* @model_name  "" for the server */
+static void reply_trace(struct exchange *x, const char *model_name)
+{
+    struct tracer_settings now = tracer_settings(call_ctx(x)->settings->tracer, model_name);
+    reply_settings(x, print_trace(x, &now));
 }
 
 static void change_trace(struct exchange *x, const char *model_name)
 {
     struct settings_body body;
     struct trace_change change;
+    const struct trace_answer answer = {.make = print_trace, .arg = x};
     struct status *st = check_settings_body(x, &body);
     if (!st)
         st = settings_body_read_trace(&body, &change);
     if (!st)
-        st = tracer_change(call_ctx(x)->settings->tracer, model_name, &change);
-    if (st)
-        reply_status(x, st, content_json);
-    else
-        reply_trace(x, model_name);
+        st = tracer_change(call_ctx(x)->settings->tracer, model_name, &change, &answer);
+    reply_settings(x, st);
 }
 
 /* Replies when the model is not there; else returns its name. */

@@ -247,8 +247,14 @@ static void set_view_locked(struct tracer_priv *p, struct trace_view *next)
     view_unref(was);
 }
 
+static struct tracer_settings settings_in_locked(const struct tracer_priv *p,
+                                                 const struct trace_view *v, const char *model_name)
+{
+    return (struct tracer_settings){trace_setting_now(view_find(v, model_name)), p->path, p->otlp};
+}
+
 struct status *tracer_change(struct tracer *t, const char *model_name,
-                             const struct trace_change *change)
+                             const struct trace_change *change, const struct trace_answer *answer)
 {
     MEM_CHARGE(NULL, 0);
     struct tracer_priv *p = t->priv;
@@ -261,6 +267,10 @@ struct status *tracer_change(struct tracer *t, const char *model_name,
         st = change_model_locked(p, model_name, change, next);
     else
         st = change_global_locked(p, change, next);
+    if (!st && answer) {
+        struct tracer_settings now = settings_in_locked(p, next, model_name);
+        st = answer->make(answer->arg, &now);
+    }
     if (!st)
         st = start_home_locked(p, next);
     if (st)
@@ -275,8 +285,7 @@ struct tracer_settings tracer_settings(struct tracer *t, const char *model_name)
 {
     struct tracer_priv *p = t->priv;
     mutex_lock(&p->mu);
-    struct tracer_settings now = {trace_setting_now(view_find(p->view, model_name)), p->path,
-                                  p->otlp};
+    struct tracer_settings now = settings_in_locked(p, p->view, model_name);
     mutex_unlock(&p->mu);
     return now;
 }

@@ -80,16 +80,26 @@ bool tracer_reads_heads(const struct tracer *t);
 /* tracer_settings - those of a model, or of the server ("" as name). Thread: any. */
 struct tracer_settings tracer_settings(struct tracer *t, const char *model_name);
 
+/* Makes the answer to a change, which has the settings as they are going to be. Called under
+ * tracer.mu. */
+struct trace_answer {
+    struct status *(*make)(void *arg, const struct tracer_settings *settings);
+    void *arg;
+};
+
 /*
  * tracer_change - changes the settings of a model, or of the server and with it what the models do
- * not set themselves.
+ * not set themselves. After an error they are as they were.
  *
  * Thread: any.
+ * @answer  NULL: none is made
  * Errors: STATUS_INVALID_ARG  such settings trace nothing: no file, rate 0, count 0
  *         STATUS_UNAVAILABLE  no thread
+ *         those of the answer
  */
 NODISCARD struct status *tracer_change(struct tracer *t, const char *model_name,
-                                       const struct trace_change *change);
+                                       const struct trace_change *change,
+                                       const struct trace_answer *answer);
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 

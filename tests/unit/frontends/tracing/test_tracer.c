@@ -191,7 +191,7 @@ static void loops_share_the_rate_while_settings_change(void **state)
     for (int i = 0; i < N_LOOPS; i++)
         assert_null(thread_start(&threads[i], "loop", run_loop, t));
     for (int i = 0; i < 20; i++)
-        assert_null(tracer_change(t, i % 2 ? "own" : "other", &change));
+        assert_null(tracer_change(t, i % 2 ? "own" : "other", &change, NULL));
     for (int i = 0; i < N_LOOPS; i++)
         thread_join(&threads[i]);
     tracer_stop(t);
