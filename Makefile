@@ -13,7 +13,7 @@ DEPS = tools/deps/install
 WHEEL = .deps/torch-wheel/venv/lib/python3.11/site-packages/torch
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-torch-wheel test-tensorrt torch-shim test-go test-node test-site stress soak churn pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
+.PHONY: build everything deps run optimized test test-rust test-java test-frameworks test-torch-wheel test-tensorrt test-gpu torch-shim test-go test-node test-site stress soak churn pauses format check bench fuzz coverage docs install uninstall deb pytriton-dist tag reference clean help
 
 build: ## build the server, its backends and the manual page (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run
@@ -75,6 +75,10 @@ test-torch-wheel: ## install PyTorch's newest package (570 MB), compile the back
 test-tensorrt: ## install a JDK, Maven and by it TensorRT's library (556 MB), and test what the backend tensorrt does with it, and without a GPU
 	@$(DEPS) -q run test tensorrt
 	@tools/test $(PRESET) system/test_tensorrt
+
+test-gpu: ## on a machine with a GPU, and a Python with NVIDIA's package tensorrt: engines of TensorRT from ONNX examples (has not been run yet)
+	@$(DEPS) -q run test
+	@tools/test $(PRESET) gpu/test_tensorrt_gpu
 
 torch-shim: ## compile the backend pytorch's part for a PyTorch of your own: TORCH=…/site-packages/torch
 	@backends/pytorch/shim/build $(TORCH)
