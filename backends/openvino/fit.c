@@ -7,6 +7,7 @@
 #include "common/model_file.h"
 #include "openvino/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ANY_ROWS (-1)
@@ -122,16 +123,14 @@ static TRITONSERVER_Error *fit_input(const struct model *m, struct tensor *t, bo
 /* Gives the model the inputs' shapes, with so many rows. */
 static TRITONSERVER_Error *reshape_model(struct model *m, int64_t rows, bool always)
 {
-    const struct library *l = &m->rt->lib;
-    struct ov_partial_shape shapes[64];
-    const char *names[64];
+    struct ov_partial_shape *shapes = calloc(m->inputs.n + 1, sizeof(*shapes));
+    const char **names = calloc(m->inputs.n + 1, sizeof(*names));
+    TRITONSERVER_Error *err = NULL;
     bool changed = always;
 
-    if (m->inputs.n > sizeof(names) / sizeof(names[0]))
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "model '%s' has %zu inputs; the shapes of at most 64 can be changed",
-                             m->name, m->inputs.n);
-    for (size_t i = 0; i < m->inputs.n; i++) {
+    if (!shapes || !names)
+        err = backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    for (size_t i = 0; !err && i < m->inputs.n; i++) {
         struct tensor *t = &m->inputs.tensors[i];
 
         if (takes_batch(m, t) && t->rank > 0) {
@@ -144,10 +143,11 @@ static TRITONSERVER_Error *reshape_model(struct model *m, int64_t rows, bool alw
         shapes[i].dims = t->limits;
     }
     m->reshaped |= changed;
-    if (changed)
-        TRY_OV(l, "changing the shapes of inputs", model_reshape, m->read, names, shapes,
-               m->inputs.n);
-    return model_read_shapes(m);
+    if (!err && changed && m->rt->lib.api.model_reshape(m->read, names, shapes, m->inputs.n) != 0)
+        err = library_error(&m->rt->lib, "changing the shapes of inputs");
+    free(shapes);
+    free(names);
+    return err ? err : model_read_shapes(m);
 }
 
 /* Do all outputs have so many rows? */

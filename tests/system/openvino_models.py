@@ -58,6 +58,15 @@ def strings():
     return ov.Model([named(packed, "same"), named(lengths, "lengths")], [text], "strings")
 
 
+def of_many_inputs(n):
+    """y is the sum of x0, x1, …"""
+    inputs = [parameter(f"x{i}", [1, 2]) for i in range(n)]
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = ops.add(total, x)
+    return ov.Model([named(total, "y")], inputs, "of_many_inputs")
+
+
 def scalar():
     x = parameter("x", [])
     return ov.Model([named(ops.add(x, ops.constant(np.float32(1))), "y")], [x], "scalar")

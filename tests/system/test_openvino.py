@@ -26,6 +26,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 RNG = np.random.default_rng(1)
 CONVOLUTIONS = models.convolutions(RNG)
 BATCHES = "max_batch_size: 16\n"
+MANY = 70    # inputs
 QUEUE = BATCHES + "dynamic_batching { max_queue_delay_microseconds: 20000 }\n"
 
 
@@ -59,6 +60,7 @@ def write_all(root):
     models.write(root, "strings", models.strings())
     models.write(root, "string_batches", models.strings(), QUEUE)
     models.write(root, "scalar", models.scalar())
+    models.write(root, "many_inputs", models.of_many_inputs(MANY), BATCHES)
     models.write(root, "instances", models.add_sub([-1, 16]), BATCHES + "instance_group [ { count: 3 kind: KIND_CPU } ]\n")
     models.write_onnx(root, "onnx", QUEUE)
     models.write_saved_model(root, "saved_model", QUEUE + sides())
@@ -223,6 +225,12 @@ def test_ragged_batches(server):
         if got[-1] == sum(float(r.sum()) for r in requests):
             return
     pytest.fail(f"no batch had all three: {got}")
+
+
+def test_many_inputs(server):
+    """Whose shapes are changed, since the file is of one row."""
+    given = {f"x{i}": np.full((3, 2), i, np.float32) for i in range(MANY)}
+    np.testing.assert_array_equal(infer(server, "many_inputs", **given)["y"], np.full((3, 2), MANY * (MANY - 1) / 2))
 
 
 def test_one_value(server):
