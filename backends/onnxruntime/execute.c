@@ -79,6 +79,22 @@ struct executor {
     bool run_failed;
 };
 
+static TRITONSERVER_Error *terminate_run(void *run)
+{
+    const struct executor *x = run;
+
+    return library_error(x->lib, x->lib->api.RunOptionsSetTerminate(x->run_options));
+}
+
+static TRITONSERVER_Error *permit_runs(void *run)
+{
+    const struct executor *x = run;
+
+    return library_error(x->lib, x->lib->api.RunOptionsUnsetTerminate(x->run_options));
+}
+
+static const struct watch_action run_action = {.end = terminate_run, .allow = permit_runs};
+
 /* ---- Life ----------------------------------------------------------------------------------- */
 
 static bool alloc_arrays(struct executor *x)
@@ -131,7 +147,7 @@ TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *i
     }
     err = session_run_options(m, &x->run_options);
     if (!err)
-        err = watch_add(m->rt->watch, x->run_options, &x->watched);
+        err = watch_add(m->rt->watch, &run_action, x, &x->watched);
     if (err) {
         executor_free(x);
         return err;

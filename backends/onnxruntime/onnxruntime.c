@@ -9,7 +9,7 @@
  *   runtime.c      environment, threads, log    providers.c  execution accelerators
  *   ort_api.h      its functions                config.c     the configuration: complete, check
  *   types.c        element types                execute.c    requests
- *   strings.c      tensors of strings           watch.c      ends runs that nobody waits for
+ *   strings.c      tensors of strings
  *   permit.c       settings that it may have    external.c   files that a model's data lies in
  *   crew.c         threads for its pools        cost.c       what a run takes at most
  *   room.c         is there address space

@@ -204,7 +204,7 @@ static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settin
     TRY(make_env(rt, settings));
     TRY_ORT(&rt->lib, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
     TRY_ORT(&rt->lib, GetAllocatorWithDefaultOptions(&rt->heap));
-    return watch_new(&rt->lib, &rt->watch);
+    return watch_new(&rt->watch);
 }
 
 TRITONSERVER_Error *runtime_open(const char *backend_dir, const struct doc *settings,

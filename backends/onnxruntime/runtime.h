@@ -8,9 +8,9 @@
 
 #include <sched.h>
 
+#include "common/watch.h"
 #include "onnxruntime/crew.h"
 #include "onnxruntime/library.h"
-#include "onnxruntime/watch.h"
 
 /* Constant once open, except what watch.h says; used by all threads. */
 struct runtime {

@@ -40,6 +40,7 @@ struct executor {
     const struct model *m;
     const struct library *lib;
     struct ov_request *request;
+    struct watched *watched;
 
     /* One for each input. */
     struct gathered *in, *padded;
@@ -50,6 +51,17 @@ struct executor {
 
     struct gathered strings; /* an output of strings as it travels */
 };
+
+/* What the request has computed by then is lost. It can be run again. */
+static TRITONSERVER_Error *cancel_run(void *run)
+{
+    const struct executor *x = run;
+
+    TRY_OV(x->lib, "cancelling inference", infer_request_cancel, x->request);
+    return NULL;
+}
+
+static const struct watch_action cancel_action = {.end = cancel_run};
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
@@ -73,7 +85,7 @@ TRITONSERVER_Error *executor_open(struct frame_instance *in)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     TRY_OV(x->lib, "creating infer request object", compiled_model_create_infer_request,
            m->compiled, &x->request);
-    return NULL;
+    return watch_add(m->rt->watch, &cancel_action, x, &x->watched);
 }
 
 static void free_bound(const struct executor *x, struct bound *all, size_t n)
@@ -90,6 +102,7 @@ void executor_close(struct frame_instance *in)
 
     if (!x)
         return;
+    watch_remove(x->watched);
     if (x->request)
         x->lib->api.infer_request_free(x->request);
     for (size_t i = 0; x->in && i < x->m->inputs.n; i++)
@@ -133,6 +146,7 @@ static TRITONSERVER_Error *bind_memory(struct executor *x, const struct tensor *
         data = nothing;
     if (b->data == data && b->rank == rank && memcmp(b->shape, shape, rank * sizeof(*shape)) == 0)
         return NULL;
+    b->data = NULL; /* until it is bound, also after an error */
     memcpy(b->shape, shape, rank * sizeof(*shape));
     b->rank = rank;
     /* OpenVINO's interface has no const input; it does not write it. */
@@ -379,6 +393,19 @@ static TRITONSERVER_Error *keep_run_states(struct executor *x, struct batch *b)
 
 /* ---- A run ----------------------------------------------------------------------------------- */
 
+/* Errors: CANCELLED  all requests were cancelled */
+static TRITONSERVER_Error *infer_watched(struct executor *x, const struct batch *b)
+{
+    bool failed, cancelled;
+
+    watch_begin(x->watched, b->parts, b->n_parts);
+    failed = x->lib->api.infer_request_infer(x->request) != 0;
+    cancelled = watch_end(x->watched);
+    if (failed && cancelled)
+        return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled while the model was running");
+    return failed ? library_error(x->lib, "running inference") : NULL;
+}
+
 TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
 {
     struct executor *x = in->state;
@@ -386,7 +413,7 @@ TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
     TRY(give_inputs(x, b));
     TRY(give_outputs(x, b));
     batch_computes(b);
-    TRY_OV(x->lib, "running inference", infer_request_infer, x->request);
+    TRY(infer_watched(x, b));
     batch_computed(b);
     TRY(write_run_outputs(x, b));
     return keep_run_states(x, b);

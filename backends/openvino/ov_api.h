@@ -109,6 +109,7 @@ struct ov_devices {
       (const struct ov_request *request, const struct ov_port *port,                               \
        struct ov_tensor **ret_tensor))                                                             \
     X(int, infer_request_infer, (struct ov_request * request))                                     \
+    X(int, infer_request_cancel, (struct ov_request * request))                                    \
     X(void, infer_request_free, (struct ov_request * request))                                     \
     X(int, tensor_create, (int type, struct ov_shape shape, struct ov_tensor **ret_tensor))        \
     X(int, tensor_create_from_host_ptr,                                                            \

@@ -29,11 +29,13 @@ TRITONSERVER_Error *runtime_start(struct runtime *rt, const char *folder, const 
 {
     TRY(library_open(folder, file, &rt->lib));
     BACKEND_LOG(INFO, "OpenVINO %s from %s", rt->lib.version, rt->lib.path ? rt->lib.path : "?");
-    return library_start(&rt->lib);
+    TRY(library_start(&rt->lib));
+    return rt->watch ? NULL : watch_new(&rt->watch);
 }
 
 void runtime_done(struct runtime *rt)
 {
+    watch_free(rt->watch);
     library_done(&rt->lib);
     free(rt->cache_dir);
     *rt = (struct runtime){0};

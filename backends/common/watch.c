@@ -12,7 +12,7 @@
  * The thread reads a run's requests only while it has claimed it, so the run cannot end, and
  * they cannot go away, before it has read them. A run that it ends stays claimed.
  */
-#include "onnxruntime/watch.h"
+#include "common/watch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +27,8 @@ enum { RUNS = 1, CLAIMED = 2, NEXT_RUN = 4 };
 
 struct watched {
     struct watch *watch;
-    struct ort_run_options *options;
+    const struct watch_action *action;
+    void *run;                    /* what the action gets */
     struct watched *next, **link; /* under watch.mu */
 
     /* Written by the runner, and read by the thread while it has claimed the run. */
@@ -44,7 +45,6 @@ struct watched {
 };
 
 struct watch {
-    const struct library *lib;
     pthread_t thread;
     bool started;
 
@@ -75,7 +75,7 @@ static bool all_cancelled(const struct watched *d)
 }
 
 /* The claimed run exists until mu is unlocked, because its end waits for mu. */
-static void terminate_if_cancelled(struct watch *w, struct watched *d, uint64_t run)
+static void terminate_if_cancelled(struct watched *d, uint64_t run)
 {
     pthread_mutex_lock(&d->mu);
     if (!atomic_compare_exchange_strong(&d->state, &run, run | CLAIMED)) {
@@ -84,21 +84,20 @@ static void terminate_if_cancelled(struct watch *w, struct watched *d, uint64_t 
     }
     d->ended = all_cancelled(d);
     if (d->ended)
-        backend_ignore(library_error(w->lib, w->lib->api.RunOptionsSetTerminate(d->options)),
-                       "ending a run");
+        backend_ignore(d->action->end(d->run), "ending a run");
     else
         atomic_store(&d->state, run);
     pthread_mutex_unlock(&d->mu);
 }
 
 /* True: it has run since the last look. */
-static bool check_watched(struct watch *w, struct watched *d)
+static bool check_watched(struct watched *d)
 {
     uint64_t state = atomic_load(&d->state);
     bool ran = (state & RUNS) || state != d->seen;
 
     if ((state & RUNS) && !(state & CLAIMED) && state == d->seen)
-        terminate_if_cancelled(w, d, state);
+        terminate_if_cancelled(d, state);
     d->seen = state;
     return ran;
 }
@@ -108,7 +107,7 @@ static bool check_all_watched_locked(struct watch *w)
     bool ran = false;
 
     for (struct watched *d = w->first; d; d = d->next)
-        ran |= check_watched(w, d);
+        ran |= check_watched(d);
     return ran;
 }
 
@@ -182,10 +181,8 @@ static bool end_claimed(struct watched *d)
     d->ended = false;
     atomic_store(&d->state, atomic_load(&d->state) & ~(uint64_t)(RUNS | CLAIMED));
     pthread_mutex_unlock(&d->mu);
-    if (ended)
-        backend_ignore(
-            library_error(d->watch->lib, d->watch->lib->api.RunOptionsUnsetTerminate(d->options)),
-            "making runs possible again");
+    if (ended && d->action->allow)
+        backend_ignore(d->action->allow(d->run), "making runs possible again");
     return ended;
 }
 
@@ -205,7 +202,7 @@ static TRITONSERVER_Error *no_memory_error(void)
     return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
 }
 
-TRITONSERVER_Error *watch_add(struct watch *w, struct ort_run_options *options,
+TRITONSERVER_Error *watch_add(struct watch *w, const struct watch_action *action, void *run,
                               struct watched **ret_watched)
 {
     struct watched *d = calloc(1, sizeof(*d));
@@ -213,7 +210,8 @@ TRITONSERVER_Error *watch_add(struct watch *w, struct ort_run_options *options,
     if (!d)
         return no_memory_error();
     d->watch = w;
-    d->options = options;
+    d->action = action;
+    d->run = run;
     pthread_mutex_init(&d->mu, NULL);
     pthread_mutex_lock(&w->mu);
     d->next = w->first;
@@ -239,14 +237,13 @@ void watch_remove(struct watched *d)
     free(d);
 }
 
-TRITONSERVER_Error *watch_new(const struct library *lib, struct watch **ret_watch)
+TRITONSERVER_Error *watch_new(struct watch **ret_watch)
 {
     struct watch *w = calloc(1, sizeof(*w));
     pthread_condattr_t attributes;
 
     if (!w)
         return no_memory_error();
-    w->lib = lib;
     pthread_mutex_init(&w->mu, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -2,7 +2,7 @@
 /*
  * watch - ends runs whose requests have all been cancelled.
  *
- * While a model runs, the thread that runs it is inside ONNX Runtime and cannot ask whether the
+ * While a model runs, the thread that runs it is inside a framework and cannot ask whether the
  * requests are cancelled. So one thread looks, every WATCH_TICK_MS, at the present runs, and asks
  * for those that it has seen before. A shorter run costs its executor only two atomic operations on
  * memory that no other thread writes. The thread sleeps when nothing has run for a while.
@@ -10,23 +10,35 @@
  * Threads: one watched belongs to one executor. All functions but watch_new and watch_free may be
  * called by any thread.
  */
-#ifndef BACKENDS_ONNXRUNTIME_WATCH_H
-#define BACKENDS_ONNXRUNTIME_WATCH_H
+#ifndef BACKENDS_COMMON_WATCH_H
+#define BACKENDS_COMMON_WATCH_H
 
 #include "common/batch.h"
-#include "onnxruntime/library.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct watch;
 struct watched;
 
-TRITONSERVER_Error *watch_new(const struct library *lib, struct watch **ret_watch);
+/* How a framework ends a run. */
+struct watch_action {
+    /* Ask for the end of the run that is in progress. The watch calls it. */
+    TRITONSERVER_Error *(*end)(void *run);
+    /* Make runs possible again, after one that was ended. The runner calls it. Optional. */
+    TRITONSERVER_Error *(*allow)(void *run);
+};
+
+/* watch_new - starts the thread. Errors: INTERNAL, UNAVAILABLE  no memory, no thread */
+TRITONSERVER_Error *watch_new(struct watch **ret_watch);
 void watch_free(struct watch *w); /* when all watched are gone; NULL is fine */
 
 /*
  * watch_add - the runs of one executor.
- * @options  of those runs; must outlive it
+ * @action, run  how they end; both must outlive it
  */
-TRITONSERVER_Error *watch_add(struct watch *w, struct ort_run_options *options,
+TRITONSERVER_Error *watch_add(struct watch *w, const struct watch_action *action, void *run,
                               struct watched **ret_watched);
 void watch_remove(struct watched *d); /* NULL is fine */
 
@@ -39,5 +51,9 @@ void watch_begin(struct watched *d, const struct batch_part *parts, uint32_t n);
 /* watch_end - the run has ended. True: the watch ended it, since all its requests were cancelled.
  */
 bool watch_end(struct watched *d);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
