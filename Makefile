@@ -107,7 +107,7 @@ soak: ## mixed load with rests between, for SECONDS=10; a table of who holds how
 
 churn: ## each framework's model is loaded, asked and unloaded CYCLES=1000 times; no memory is left behind (PRESET=release)
 	@$(DEPS) -q run test forests openvino torch
-	@CONCH_CHURN=$(CYCLES) tools/test --pytest=-s $(PRESET) system/test_framework_churn
+	@CONCH_CHURN=$(CYCLES) tools/test --pytest=-ofaulthandler_timeout=0 --pytest=-s $(PRESET) system/test_framework_churn
 
 pauses: ## run the tests while threads dawdle at random, seldom and often (T=core/sched narrows; PRESET=debug|asan)
 	@$(DEPS) -q run test

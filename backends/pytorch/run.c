@@ -320,15 +320,19 @@ static void warm(struct runner *r, const struct doc_value *config)
 static TRITONSERVER_Error *take_module(struct runner *r)
 {
     struct torch_model *t = r->model;
+    struct shim_model *copy = NULL;
     char *text;
 
     r->module = t->module;
     /* A module that changes is only what the others are copied from. */
     if (t->shares || (!t->module->writes_itself && !atomic_exchange(&t->taken, true)))
         return NULL;
-    text = t->shim->copy(t->module, &r->module);
-    r->owns_module = !text;
-    return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text) : NULL;
+    text = t->shim->copy(t->module, &copy);
+    if (!copy) /* a text of why may lack, too */
+        return library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text);
+    r->module = copy;
+    r->owns_module = true;
+    return NULL;
 }
 
 static TRITONSERVER_Error *fill_runner(struct runner *r, const struct doc *config)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -57,6 +58,18 @@ def write_all(root):
     for datatype in TYPES:
         write(root, f"same_{datatype.lower()}", "def forward(self, x):\n    return x", *ins(("x", datatype, [-1, -1])),
               *outs(("y", datatype, [-1, -1])))
+    write(root, "twice_bf16", "def forward(self, x):\n    return x * 2", *ins(("x", "BF16", [-1, -1])), *outs(("y", "BF16", [-1, -1])))
+    write(root, "reshaped", "def forward(self, x):\n    return x.transpose(1, 2).reshape(x.size(0), 4)", more="""max_batch_size: 4
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 2, 2 ] reshape { shape: [ 4 ] } } ]
+""")
+    write(root, "reshaped_single", "def forward(self, x):\n    assert x.dim() == 1\n    return x * 2", more="""max_batch_size: 4
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } } ]
+""")
+    for mode in ("true", "false"):
+        write(root, f"inference_{mode}", "def forward(self, x):\n    return torch.tensor([torch.is_inference(x + 1)])", *ins(("x", "FP32", [1])),
+              *outs(("y", "BOOL", [1])), INFERENCE_MODE=mode)
     write(root, "matrix", "def forward(self, a, b):\n    return torch.matmul(a, b)", *ins(("a", "FP32", [-1, -1]), ("b", "FP32", [-1, -1])),
           *outs(("product", "FP32", [-1, -1])))
     write(root, "dictionary", """
@@ -172,6 +185,27 @@ def test_shapes_of_any_size(server):
         a = np.random.default_rng(n).integers(0, 9, (n, 7)).astype(np.float32)
         b = np.random.default_rng(n + 1).integers(0, 9, (7, n + 2)).astype(np.float32)
         np.testing.assert_array_equal(ask(server.url, "matrix", a=a, b=b).as_numpy("product"), a @ b)
+
+
+def test_bf16(server):
+    value = np.array([[0, 1, -2.5], [3, 100, 1e30]], ml_dtypes.bfloat16)
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        x = tritonclient.http.InferInput("x", value.shape, "BF16")
+        x.set_data_from_numpy(value)
+        answer = client.infer("twice_bf16", [x]).as_numpy("y")
+    np.testing.assert_array_equal(answer.astype(np.float32), 2 * value.astype(np.float32))
+
+
+def test_shapes_that_differ_from_those_of_the_model(server):
+    """The one script sees [n,2,2] and returns [n,4], the other [n] and [n]."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(ask(server.url, "reshaped", x=x).as_numpy("y"), x.reshape(3, 2, 2).transpose(0, 2, 1))
+    assert ask(server.url, "reshaped_single", x=np.array([[7], [8]], np.float32)).as_numpy("y").tolist() == [[14], [16]]
+
+
+@pytest.mark.parametrize("mode", ["true", "false"])
+def test_the_parameter_of_the_inference_mode(server, mode):
+    assert ask(server.url, f"inference_{mode}", x=ONE).as_numpy("y").tolist() == [mode == "true"]
 
 
 def test_dictionaries(server):
@@ -486,6 +520,25 @@ def test_files_that_are_no_models(tmp_path):
         for model in ("whole", "again"):
             answer = ask(running.url, model, x=np.ones(19, np.float32)).as_numpy("y")
             np.testing.assert_array_equal(answer, np.arange(17 * 19, dtype=np.float32).reshape(17, 19).sum(1))
+
+
+def test_a_tensor_that_claims_more_rows_than_it_has_counts_with_what_it_has(tmp_path):
+    """All its 2^40 rows lie at the same place, as those of expand() do: no memory lies outside, and 1292 bytes are there."""
+    tensors = *ins(("x", "FP32", [-1])), *outs(("y", "FP32", [-1]))
+    whole = torch_models.write_model(tmp_path, "whole", "def forward(self, x):\n    return x + self.weight[0, 0]", *tensors,
+                                     weights={"weight": [17, 19]})
+
+    def expand(name, content):
+        many = b"\x8a\x08" + (1 << 40).to_bytes(8, "little")
+        return content.replace(b"K\x11K\x13", many + b"K\x13", 1).replace(b"K\x13K\x01", b"K\x00K\x01", 1) if name.endswith("data.pkl") else content
+
+    data = (whole / "1" / "model.pt").read_bytes()
+    assert rewritten(data, expand) != rewritten(data, lambda name, content: content)
+    torch_models.write_model(tmp_path, "rows", rewritten(data, expand), *tensors)
+    with servers.Server(tmp_path, flags=["--log-verbose=1"]) as running:
+        assert ask(running.url, "rows", x=ONE).as_numpy("y").tolist() == [1]
+        for model in ("whole", "rows"):
+            assert f"model '{model}': 1292 bytes of tensors" in running.log(), running.log()
 
 
 def test_a_missing_library_fails_only_its_models(tmp_path):

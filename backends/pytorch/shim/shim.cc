@@ -18,6 +18,7 @@
 #include <cstring>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ using torch::jit::IValue;
 
 /* One line; of an error of the interpreter, which begins with a trace of the script, the last. */
 char *copy_text(const std::string &text)
-{
+try {
     std::string line;
     size_t end = text.find_last_not_of(" \n"), from = 0;
     bool blank = false;
@@ -49,6 +50,8 @@ char *copy_text(const std::string &text)
         line += text[i];
     }
     return strdup(line.c_str());
+} catch (const std::bad_alloc &) {
+    return strdup("out of memory");
 }
 
 template <typename F> char *guard(F f)
@@ -159,13 +162,19 @@ void check_constants(const torch::jit::Block *block)
     }
 }
 
+/* Memory counts once, however many tensors lie in it, and whatever shapes they claim. */
 void check_tensors(Model &m, const torch::jit::Graph &graph)
 {
-    IValue(m.module._ivalue()).visit([&m](const IValue &v) {
+    std::set<const void *> counted;
+
+    IValue(m.module._ivalue()).visit([&](const IValue &v) {
         if (v.isTensor()) {
-            check_bounds(v.toTensor());
-            m.size +=
-                v.toTensor().defined() ? v.toTensor().numel() * v.toTensor().element_size() : 0;
+            const at::Tensor &t = v.toTensor();
+
+            check_bounds(t);
+            if (t.defined() && t.has_storage() &&
+                counted.insert(t.storage().unsafeGetStorageImpl()).second)
+                m.size += t.storage().nbytes();
         }
         return false;
     });
