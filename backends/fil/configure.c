@@ -203,27 +203,6 @@ static TRITONSERVER_Error *check_output_dims(struct forest_model *f, const struc
     return NULL;
 }
 
-/* A forest has one input and one output: nothing else that a configuration adds would be read. */
-static TRITONSERVER_Error *refuse_other_tensors(const struct frame_model *m,
-                                                const struct doc_value *input)
-{
-    const struct doc_value *root = doc_root(m->config);
-    const struct doc_value *sequences = doc_get(root, "sequence_batching");
-    const char *field = doc_count(doc_get(root, "batch_input")) > 0          ? "batch_input"
-                        : doc_count(doc_get(root, "batch_output")) > 0       ? "batch_output"
-                        : doc_count(doc_get(sequences, "control_input")) > 0 ? "control_input"
-                        : doc_count(doc_get(sequences, "state")) > 0         ? "state"
-                        : doc_true(doc_get(input, "allow_ragged_batch"))     ? "allow_ragged_batch"
-                                                                             : NULL;
-
-    if (!field)
-        return NULL;
-    return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                         "model '%s': %s is not supported: a forest has one input, of rows, and "
-                         "one output",
-                         m->name, field);
-}
-
 static TRITONSERVER_Error *check_config(struct forest_model *f, const struct frame_model *m)
 {
     const struct doc_value *input, *output;
@@ -231,7 +210,6 @@ static TRITONSERVER_Error *check_config(struct forest_model *f, const struct fra
 
     TRY(find_only_tensor(m, "input", INPUT_NAME, &input));
     TRY(find_only_tensor(m, "output", OUTPUT_NAME, &output));
-    TRY(refuse_other_tensors(m, input));
     TRY(check_forest_type(m, "input", input, &f->is_double));
     TRY(check_forest_type(m, "output", output, &output_double));
     if (f->is_double != output_double)
