@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -27,6 +28,7 @@ RNG = np.random.default_rng(1)
 CONVOLUTIONS = models.convolutions(RNG)
 BATCHES = "max_batch_size: 16\n"
 MANY = 70    # inputs
+KINDS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float64"]
 QUEUE = BATCHES + "dynamic_batching { max_queue_delay_microseconds: 20000 }\n"
 
 
@@ -90,8 +92,11 @@ def write_all(root):
         models.write(root, f"device{i}", models.add_sub([-1, 16]), BATCHES, TARGET_DEVICE=device, INFERENCE_NUM_THREADS="1")
     models.write(root, "exact_numbers", CONVOLUTIONS, BATCHES, INFERENCE_PRECISION_HINT="f32")
     models.write(root, "converted", models.add_sub([-1, 16]), BATCHES + sides("INT16"))
-    for datatype, kind in (("INT32", np.int32), ("INT64", np.int64), ("UINT8", np.uint8), ("FP16", np.float16), ("FP64", np.float64)):
-        models.write(root, f"add_{datatype.lower()}", models.add_sub([-1, 4], kind), BATCHES)
+    for kind in KINDS:
+        models.write(root, f"add_{kind}", models.add_sub([-1, 4], np.dtype(kind)), BATCHES)
+    models.write(root, "add_bf16", models.add_sub([-1, 4], models.ov.Type.bf16), BATCHES)
+    optional = "".join(f'input [ {{ name: "{n}" data_type: TYPE_FP32 dims: [ 16 ] optional: true }} ]\n' for n in "AB")
+    models.write(root, "optional", models.add_sub([-1, 16]), BATCHES + optional)
     return root
 
 
@@ -238,14 +243,30 @@ def test_one_value(server):
     np.testing.assert_array_equal(answer["y"], np.array([3], np.float32))
 
 
-@pytest.mark.parametrize("kind", ["int32", "int64", "uint8", "fp16", "fp64"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_types(server, kind):
-    given = pair(3, 4, kind={"fp16": np.float16, "fp64": np.float64}.get(kind, kind))
-    if kind == "uint8":
-        given = {"A": np.full((3, 4), 9, np.uint8), "B": np.full((3, 4), 4, np.uint8)}
+    given = {"A": np.full((3, 4), 9, kind), "B": np.full((3, 4), 4, kind)} if kind.startswith("uint") else pair(3, 4, kind=kind)
     answer = infer(server, f"add_{kind}", **given)
     np.testing.assert_allclose(answer["SUM"], given["A"] + given["B"], rtol=2e-3)
     assert answer["SUM"].dtype == given["A"].dtype
+
+
+def test_bf16(server):
+    """Small whole numbers, which eight bits have."""
+    given = {"A": np.arange(12, dtype=np.float32).reshape(3, 4), "B": np.full((3, 4), 2, np.float32)}
+    tensors = [tritonclient.http.InferInput(n, [3, 4], "BF16").set_data_from_numpy(array.astype(ml_dtypes.bfloat16)) for n, array in given.items()]
+    with tritonclient.http.InferenceServerClient(server.url) as client:
+        answer = client.infer("add_bf16", tensors)
+    np.testing.assert_array_equal(answer.as_numpy("SUM").astype(np.float32), given["A"] + given["B"])
+    assert answer.get_output("DIFF")["datatype"] == "BF16"
+
+
+def test_an_optional_input_is_needed(server):
+    """OpenVINO's models need all their inputs: the error says so, and names the one that the request lacks."""
+    given = pair(2, 16)
+    check_pair(infer(server, "optional", **given), **given)
+    with pytest.raises(InferenceServerException, match="input name B; the model needs this input, though it is optional"):
+        infer(server, "optional", A=given["A"])
 
 
 def test_the_configurations_types_are_converted(server):
