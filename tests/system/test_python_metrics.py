@@ -154,6 +154,8 @@ def test_metrics_go_with_their_model(place, tmp_path):
                 assert "py_orders_total{" in page_of(running)
                 client.unload_model("metrics")
                 servers.wait_for(lambda: "py_orders_total{" not in page_of(running), 30, "they have gone")
+                # The unload ends after that; a load before its end may meet what is left in the genuine server.
+                servers.wait_for(lambda: [row.get("reason") for row in client.get_model_repository_index()] == ["unloaded"], 30, "it has ended")
                 client.load_model("metrics")
 
 
