@@ -61,7 +61,18 @@ output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1, 1 ] reshape { shape
     "optional": '''input [ { name: "input__0" data_type: TYPE_FP32 dims: [ 8 ] optional: true } ]
 output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]
 ''',
+    "ragged": '''input [ { name: "input__0" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]
+dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 20000 }
+''',
     "warm": '''model_warmup [ { name: "first" batch_size: 3 count: 2 inputs { key: "input__0" value { data_type: TYPE_FP32 dims: [ 8 ] random_data: true } } } ]
+''',
+    "sequence": '''sequence_batching { control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ] }
+''',
+    "stateful": '''sequence_batching { state [ { input_name: "before" output_name: "after" data_type: TYPE_FP32 dims: [ 1 ] } ] }
+''',
+    "counted": '''batch_input [ { kind: BATCH_ELEMENT_COUNT target_name: "COUNT" data_type: TYPE_FP32 source_input: "input__0" } ]
+batch_output [ { kind: BATCH_SCATTER_WITH_INPUT_SHAPE target_name: "output__0" source_input: "input__0" } ]
 ''',
 }
 
@@ -171,12 +182,14 @@ def test_parameters_for_gpus_have_no_effect(server, trained):
 def test_fields_of_any_configuration(server, trained):
     forest = trained["xgb_regression"]
     rows, expected = forest.rows[:3], forest.expected[:3]
-    for name in ("optional", "warm"):
+    for name in ("optional", "ragged", "warm", "counted"):
         np.testing.assert_allclose(predict(server, name, rows), expected, **CLOSE, err_msg=name)
     reshaped = predict(server, "reshaped", rows.reshape(3, 2, 4))
     assert reshaped.shape == (3, 1, 1)
     np.testing.assert_allclose(reshaped.ravel(), expected, **CLOSE)
     with tritonclient.http.InferenceServerClient(server.url) as client:
+        for name in ("sequence", "stateful"):
+            np.testing.assert_allclose(ask(client, tritonclient.http, name, rows[:1], sequence_id=7, sequence_start=True), expected[:1], **CLOSE)
         for version in "13":
             np.testing.assert_allclose(ask(client, tritonclient.http, "named", rows, model_version=version), expected, **CLOSE)
         with pytest.raises(InferenceServerException, match="version"):
@@ -189,6 +202,23 @@ def test_requests_without_the_only_input(server):
             client.infer("optional", [])
         with pytest.raises(InferenceServerException, match="expected 1 inputs but got 0"):
             client.infer("warm", [])
+
+
+def test_ragged_rows_have_all_features(server, trained):
+    """Rows of one batch that differ: the whole ones are answered, the short one is not."""
+    forest = trained["xgb_regression"]
+
+    def one(n):
+        try:
+            return predict(server, "ragged", forest.rows[:1, :n])
+        except InferenceServerException as error:
+            return error.message()
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(one, [8, 7, 8, 8]))
+    assert "input 'input__0' has 7 features in 2 dimensions, the model has 8" in answers.pop(1)
+    for answer in answers:
+        np.testing.assert_allclose(answer, forest.expected[:1], **CLOSE)
 
 
 def test_no_rows(server, trained):
