@@ -59,6 +59,7 @@ struct forest_header {
     const struct forest *shape;
     const int32_t *target_ids, *class_ids;
     int32_t leaf_shape[2];
+    double *base_scores; /* as in struct forest */
 };
 
 static TRITONSERVER_Error *read_classes(const struct treelite *t, treelite_model model,
@@ -118,6 +119,30 @@ static TRITONSERVER_Error *read_ids(const struct treelite *t, treelite_model mod
     return NULL;
 }
 
+/* A checkpoint of release 3.9 has one score for all classes. treelite keeps that one, and when it
+ * predicts it reads as many as there are classes, from beyond it. It does not copy what it is
+ * given: *ret_all lives longer than the model. */
+static TRITONSERVER_Error *spread_base_score(const struct treelite *t, treelite_model model,
+                                             size_t n, struct treelite_field *scores,
+                                             double **ret_all)
+{
+    double score, *all;
+
+    if (n < 2)
+        return NULL;
+    memcpy(&score, scores->data, sizeof(score));
+    *ret_all = all = calloc(n, sizeof(*all));
+    if (!all)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for %zu base scores", n);
+    for (size_t i = 0; i < n; i++)
+        all[i] = score;
+    scores->data = all;
+    scores->n = n;
+    if (t->SetHeaderField(model, "base_scores", *scores) != 0)
+        return treelite_error(t, TRITONSERVER_ERROR_INVALID_ARG, "base_scores");
+    return read_header(t, model, "base_scores", sizeof(double), scores);
+}
+
 static TRITONSERVER_Error *read_forest_header(const struct treelite *t, treelite_model model,
                                               struct forest_header *h)
 {
@@ -127,6 +152,9 @@ static TRITONSERVER_Error *read_forest_header(const struct treelite *t, treelite
     TRY(read_ids(t, model, "target_id", shape->n_trees, shape->n_targets, &h->target_ids));
     TRY(read_ids(t, model, "class_id", shape->n_trees, shape->n_classes, &h->class_ids));
     TRY(read_header(t, model, "base_scores", sizeof(double), &scores));
+    if (scores.n == 1)
+        TRY(spread_base_score(t, model, (size_t)shape->n_targets * (size_t)shape->n_classes,
+                              &scores, &h->base_scores));
     if (scores.n < (size_t)shape->n_targets * (size_t)shape->n_classes)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "%zu base scores for %d targets of %d classes", scores.n,
@@ -330,8 +358,11 @@ TRITONSERVER_Error *forest_read(const struct treelite *t, treelite_model model,
     for (; !err && fields.tree < shape.n_trees; fields.tree++)
         err = check_forest_tree(&fields, &shape.depth);
     free(fields.depths);
-    if (err)
+    shape.base_scores = header.base_scores;
+    if (err) {
+        ret_forest->base_scores = shape.base_scores;
         return err;
+    }
     shape.size = fields.size;
     shape.has_vectors = header.leaf_shape[1] > 1;
     *ret_forest = shape;

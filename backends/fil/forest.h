@@ -27,10 +27,14 @@ struct forest {
     uint64_t n_trees;
     uint32_t depth; /* of the deepest tree: nodes from the root to a leaf */
     uint64_t size;  /* bytes of all arrays of all trees */
+    /* NULL, or memory in which treelite reads while the model lives; the caller frees it. */
+    double *base_scores;
 };
 
 /*
- * forest_read - read the shape, and check all trees.
+ * forest_read - read the shape, and check all trees. A base score that is one for all classes
+ * becomes one for each.
+ * @ret_forest  on errors only base_scores is set
  * Errors: INVALID_ARG  a prediction would leave the forest's arrays; the text says where
  *         INTERNAL     treelite shows its fields otherwise than its releases 4 do
  *         UNAVAILABLE  no memory

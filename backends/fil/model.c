@@ -262,5 +262,6 @@ void forest_model_close(struct frame_model *m)
         (void)f->t->GTILDeleteConfig(f->on_many);
     if (f->model)
         (void)f->t->FreeModel(f->model);
+    free(f->forest.base_scores);
     free(f);
 }

@@ -31,6 +31,7 @@ typedef void *treelite_config;
     X(DeserializeModelFromBytes, (const char *data, size_t len, treelite_model *ret_model))        \
     X(FreeModel, (treelite_model model))                                                           \
     X(GetHeaderField, (treelite_model model, const char *name, struct treelite_field *ret_field))  \
+    X(SetHeaderField, (treelite_model model, const char *name, struct treelite_field field))       \
     X(GetTreeField,                                                                                \
       (treelite_model model, uint64_t tree, const char *name, struct treelite_field *ret_field))   \
     X(GTILParseConfig, (const char *json, treelite_config *ret_config))                            \

@@ -395,6 +395,19 @@ def test_a_tree_may_be_deep(tmp_path):
         np.testing.assert_array_equal(predict(running, "m", np.full((2, 8), [[-1e9], [1]], np.float32)), [n, 0])
 
 
+def test_one_base_score_is_that_of_all_classes(tmp_path):
+    """As checkpoints of treelite 3.9 have it. treelite 4 by itself reads the scores of further classes from beyond the one."""
+    import sklearn.ensemble
+    import treelite
+
+    model = sklearn.ensemble.RandomForestClassifier(n_estimators=20, random_state=1).fit(forests.FULL, forests.CLASSES)
+    imported = treelite.sklearn.import_model(model)
+    imported.get_header_accessor().set_field("base_scores", np.array([0.25]))
+    forests.Forest("treelite_checkpoint", "checkpoint.tl", imported.serialize, forests.FULL, []).write(tmp_path, "m", "max_batch_size: 64\n", predict_proba="true")
+    with servers.Server(tmp_path) as running:
+        np.testing.assert_allclose(predict(running, "m", forests.FULL[:50]), model.predict_proba(forests.FULL[:50]) + 0.25, **CLOSE)
+
+
 def test_what_is_no_file(trained, tmp_path):
     """A pipe would be waited for."""
     forest = trained["xgb_ubj"]
