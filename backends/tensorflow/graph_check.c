@@ -20,6 +20,7 @@
 enum {
     MAX_TENSOR_RANK = 254, /* TensorFlow's own */
     MAX_CALL_DEPTH = 256,  /* 1000 take it minutes to load, and with 5000 a stack ends */
+    MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 70 here */
 };
 
 struct function {
@@ -34,6 +35,7 @@ struct check {
     size_t n;
     struct function **calls; /* who is called */
     size_t n_calls, room;
+    size_t n_nodes;   /* of the graph and of functions, and the functions */
     const char *flaw; /* NULL: none is found yet */
     bool no_memory;
 };
@@ -47,6 +49,12 @@ static bool tell_flaw(struct check *c, const char *flaw)
 static bool tell_damage(struct check *c)
 {
     return tell_flaw(c, "it is damaged");
+}
+
+static bool count_nodes(struct check *c, size_t more)
+{
+    c->n_nodes += more;
+    return c->n_nodes <= MAX_NODES || tell_flaw(c, "it has more than 4000000 nodes and functions");
 }
 
 /* ---- Functions ------------------------------------------------------------------------------- */
@@ -72,6 +80,8 @@ static bool list_functions(struct check *c, struct message_bytes library)
             return tell_damage(c);
         n += f.is_bytes && f.number == 1;
     }
+    if (!count_nodes(c, n))
+        return false;
     c->functions = calloc(n + 1, sizeof(*c->functions));
     c->no_memory = !c->functions;
     for (b = library; c->functions && b.at < b.end && message_next(&b, &f);) {
@@ -201,7 +211,7 @@ static bool check_node_list(struct check *c, struct message_bytes b, uint32_t nu
     while (b.at < b.end) {
         if (!message_next(&b, &f))
             return tell_damage(c);
-        if (f.is_bytes && f.number == number && !check_node(c, f.bytes))
+        if (f.is_bytes && f.number == number && (!count_nodes(c, 1) || !check_node(c, f.bytes)))
             return false;
     }
     return true;

@@ -210,6 +210,12 @@ def with_constant(dims):
     return _x_to_y(graph + node("out", "Neg", ["in_x", "^large"], T=of_type(np.float32)), np.float32, [-1], "serving_default")
 
 
+def with_nodes(n):
+    """y is -x; n nodes beside that are empty."""
+    graph = placeholder("in_x", np.float32, [-1]) + node("out", "Neg", ["in_x"], T=of_type(np.float32)) + field(1, "") * n
+    return _x_to_y(graph, np.float32, [-1], "serving_default")
+
+
 def calls(names):
     """y is what the first function makes of x: each calls the next one, the last one is none, or one of them."""
     one = field(1, field(6, varint(1)))    # FP32
