@@ -13,7 +13,9 @@ pytest.importorskip("openvino", reason="`make test-frameworks` installs OpenVINO
 import embed  # noqa: E402
 import openvino_models as models  # noqa: E402
 import repository  # noqa: E402
+import saved_models  # noqa: E402
 import server as servers  # noqa: E402
+from test_grpc_attacks import cpu_s  # noqa: E402
 from test_onnx_settings import in_flight  # noqa: E402
 from wire import Connection  # noqa: E402
 
@@ -77,3 +79,24 @@ def test_a_cancelled_run_leaves_other_runs_alone(tmp_path):
         stays = pool.submit(count, running, 2000)
         leave(running)
         assert stays.result() == 2000 * COLUMNS
+
+
+def test_a_run_of_a_saved_model_ends_as_well(tmp_path):
+    """The engine openvino of the backend tensorflow."""
+    size, rows = 1024, 8192
+    folder = repository.write_model(tmp_path, "long", f'platform: "tensorflow_savedmodel"\nmax_batch_size: {rows}\n'
+                                    + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+    saved_models.write(folder, saved_models.products(np.eye(size, dtype=np.float32), 400, [-1, size]))
+    with servers.Server(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url, network_timeout=60) as client:
+        given = tritonclient.http.InferInput("x", [rows, size], "FP32").set_data_from_numpy(np.zeros((rows, size), np.float32))
+        body, head = client.generate_request_body([given])
+        with Connection(running) as gone:
+            gone.send(f"POST /v2/models/long/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: {head}\r\n"
+                      f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            before = cpu_s(running)
+            servers.wait_for(lambda: cpu_s(running) - before > 2, 60, "the model runs: the body alone takes a tenth of that")
+        ones = np.ones((1, size), np.float32)
+        given = tritonclient.http.InferInput("x", ones.shape, "FP32").set_data_from_numpy(ones)
+        np.testing.assert_allclose(client.infer("long", [given]).as_numpy("y"), ones)
+        stats = client.get_inference_statistics("long")["model_stats"][0]["inference_stats"]
+        assert stats["success"]["count"] == 1
