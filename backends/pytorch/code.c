@@ -34,8 +34,7 @@ static uint16_t number_machine(const char *name)
     } machines[] = {{"x86_64", EM_X86_64},
                     {"aarch64", EM_AARCH64},
                     {"riscv64", EM_RISCV},
-                    {"ppc64le", EM_PPC64},
-                    {"s390x", EM_S390}};
+                    {"ppc64le", EM_PPC64}};
 
     for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
         if (strcmp(machines[i].name, name) == 0)
@@ -52,8 +51,11 @@ static TRITONSERVER_Error *check_elf_head(struct code *c, const char *machine)
     memcpy(&c->head, c->bytes, sizeof(c->head));
     if (memcmp(c->head.e_ident, ELFMAG, SELFMAG) != 0)
         return damaged_code("it does not begin as one");
-    if (c->head.e_ident[EI_CLASS] != ELFCLASS64 || c->head.e_ident[EI_DATA] != ELFDATA2LSB ||
-        (number != 0 && c->head.e_machine != number))
+    if (c->head.e_ident[EI_CLASS] != ELFCLASS64 || c->head.e_ident[EI_DATA] != ELFDATA2LSB)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "its code is not for processors of 64 bits that have the lowest byte "
+                             "of a number first");
+    if (number != 0 && c->head.e_machine != number)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "its code is for the processors with ELF's number %u, and this is %s",
                              (unsigned int)c->head.e_machine, machine);

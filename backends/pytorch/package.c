@@ -95,7 +95,6 @@ static const struct {
     {"sve", {"sve"}},
     {"sve256", {"sve"}},
     {"vsx", {NULL}},
-    {"zvector", {NULL}},
     {"INVALID_VEC_ISA", {NULL}}, /* none */
 };
 
@@ -143,8 +142,9 @@ static TRITONSERVER_Error *check_key(const struct doc_value *root, const char *k
                          key, given, wanted);
 }
 
+/* *ret_tells: it names instruction sets, or that there are none. */
 static TRITONSERVER_Error *check_metadata_of(const struct doc_value *root,
-                                             const struct processor *p)
+                                             const struct processor *p, bool *ret_tells)
 {
     const char *sets = doc_string(doc_get(root, "AOTI_CPU_ISA"), "");
 
@@ -154,14 +154,17 @@ static TRITONSERVER_Error *check_metadata_of(const struct doc_value *root,
     for (const char *at = sets; *at;) {
         size_t n = strcspn(at, " ");
 
-        if (n > 0)
+        if (n > 0) {
             TRY(check_instruction_set(p, at, n));
+            *ret_tells = true;
+        }
         at += n + (at[n] == ' ');
     }
     return NULL;
 }
 
-static TRITONSERVER_Error *check_metadata(const char *text, size_t n, const struct processor *p)
+static TRITONSERVER_Error *check_metadata(const char *text, size_t n, const struct processor *p,
+                                          bool *ret_tells)
 {
     const char *why = "";
     struct doc *metadata = doc_parse(text, n, &why);
@@ -169,7 +172,7 @@ static TRITONSERVER_Error *check_metadata(const char *text, size_t n, const stru
 
     if (!metadata)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "its metadata is no JSON: %s", why);
-    err = check_metadata_of(doc_root(metadata), p);
+    err = check_metadata_of(doc_root(metadata), p, ret_tells);
     doc_free(metadata);
     return err;
 }
@@ -182,7 +185,7 @@ struct reading {
     const struct processor *processor;
     uint64_t max_bytes;
     struct package package; /* code is -1 until it is found */
-    bool has_metadata;
+    bool tells_processors;  /* its metadata does */
 };
 
 static TRITONSERVER_Error *package_failure(const struct reading *r)
@@ -230,9 +233,8 @@ static TRITONSERVER_Error *read_metadata(struct reading *r)
         err = backend_error(TRITONSERVER_ERROR_INVALID_ARG, "its metadata has more than %d bytes",
                             MAX_METADATA);
     else
-        err = check_metadata(text, have, r->processor);
+        err = check_metadata(text, have, r->processor, &r->tells_processors);
     free(text);
-    r->has_metadata = true;
     return err;
 }
 
@@ -363,7 +365,7 @@ TRITONSERVER_Error *package_open(const char *path, const struct processor *p,
     err = read_archive(&r, path);
     if (!err)
         err = seal_code(&r.package, p);
-    if (!err && !r.has_metadata)
+    if (!err && !r.tells_processors)
         BACKEND_LOG(WARN, "'%s' does not tell for which processors it is compiled", path);
     if (err)
         package_close(&r.package);

@@ -210,6 +210,8 @@ def refused_packages(root, good):
     write("words", b"words " * 1000)
     write("half", good[:len(good) // 2])
     write("other", changed(good, 18, struct.pack("<H", 243)))
+    write("order", changed(good, 5, b"\2"))
+    write("bits", changed(good, 4, b"\1"))
     write("headers", changed(good, 32, struct.pack("<Q", 1 << 63)))
     write("bomb", bytes(64 << 20), compression=zipfile.ZIP_DEFLATED)
     write("gpu", aoti_packages.code(root / "mark", needs=("libcudart.so.13",)))
@@ -236,6 +238,8 @@ def refused_packages(root, good):
         "words": "its code is no shared library: it does not begin as one",
         "half": "its code is no shared library: a segment lies outside of it",
         "other": "its code is for the processors with ELF's number 243, and this is ",
+        "order": "its code is not for processors of 64 bits that have the lowest byte of a number first",
+        "bits": "its code is not for processors of 64 bits that have the lowest byte of a number first",
         "headers": "its code is no shared library: its headers lie outside of it",
         "bomb": "its code has more than ",
         "gpu": "its code needs 'libcudart.so.13', a library for GPUs",
@@ -275,6 +279,18 @@ def test_instruction_sets_are_those_of_this_processor(tmp_path):
         for name, needed in SETS.items():
             assert client.is_model_ready(name.lower()) == (needed <= features), name
             assert (f"it is compiled for processors with {name.lower()}, and this one lacks " in running.log()) == (not needed <= features)
+
+
+def test_a_package_that_names_no_instruction_sets_runs_with_a_warning(tmp_path):
+    without = {key: value for key, value in aoti_packages.METADATA.items() if key != "AOTI_CPU_ISA"}
+    silent = {"nothing": None, "lacking": without, "empty": metadata(AOTI_CPU_ISA=" "), "number": metadata(AOTI_CPU_ISA=2)}
+    for name, about in {**silent, "told": metadata(AOTI_CPU_ISA="INVALID_VEC_ISA")}.items():
+        write_model(tmp_path / "models", name, aoti_packages.code(tmp_path / "mark"), metadata=about)
+    with serve(tmp_path / "models") as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for name in (*silent, "told"):
+            warning = f"'{tmp_path / 'models' / name / '1' / 'model.pt2'}' does not tell for which processors it is compiled"
+            assert (warning in running.log()) == (name in silent), (name, running.log())
+            np.testing.assert_array_equal(ask(client, name, INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("sum"), rows(1) * 2)
 
 
 def test_a_pytorch_without_these_functions_is_refused(tmp_path):
