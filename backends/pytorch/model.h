@@ -16,15 +16,16 @@
 
 /* A tensor of the configuration. */
 struct port {
-    const char *name;           /* borrowed from the configuration */
-    TRITONSERVER_DataType type; /* INVALID: any, of a control of sequences */
-    size_t index;               /* of the argument; of the output */
+    const char *name;              /* borrowed from the configuration */
+    TRITONSERVER_DataType type;    /* INVALID: any, of a control of sequences */
+    TRITONSERVER_DataType control; /* of such a control: what the scheduler makes it of */
+    size_t index;                  /* of the argument; of the output */
     bool optional, ragged;
     const struct ragged_input *made; /* a batch_input, which is made of shapes */
     const char *source;              /* the output is cut as this input is (batch_output) */
     uint32_t hint;                   /* where an output is in the configuration */
     bool is_output, is_state;        /* an output that clients get; that the server keeps */
-    const struct doc_value *shape;   /* its dimensions without the batch; NULL: none are known */
+    const struct doc_value *shape;   /* without the batch; NULL: of a control, or unknown */
 };
 
 struct ports {

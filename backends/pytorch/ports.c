@@ -45,6 +45,20 @@ static struct port *add_port(struct ports *ports, const struct doc_value *tensor
     return p;
 }
 
+/* The scheduler makes a control of the values that it has for false and true, or of the id. */
+static TRITONSERVER_DataType read_control_type(const struct doc_value *tensor)
+{
+    const struct doc_value *control = doc_first(doc_get(tensor, "control"));
+
+    if (doc_count(doc_get(control, "int32_false_true")) > 0)
+        return TRITONSERVER_TYPE_INT32;
+    if (doc_count(doc_get(control, "fp32_false_true")) > 0)
+        return TRITONSERVER_TYPE_FP32;
+    if (doc_count(doc_get(control, "bool_false_true")) > 0)
+        return TRITONSERVER_TYPE_BOOL;
+    return read_data_type(control);
+}
+
 static TRITONSERVER_Error *read_input_ports(struct torch_model *t, const struct doc *config)
 {
     const struct doc_value *root = doc_root(config), *sequence = doc_get(root, "sequence_batching");
@@ -74,6 +88,7 @@ static TRITONSERVER_Error *read_input_ports(struct torch_model *t, const struct 
         struct port *p = add_port(&t->inputs, v, "name");
 
         p->type = TRITONSERVER_TYPE_INVALID;
+        p->control = read_control_type(v);
         p->shape = NULL;
     }
     for (const struct doc_value *v = doc_first(states); v; v = v->next)

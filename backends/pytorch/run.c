@@ -190,19 +190,29 @@ TRITONSERVER_Error *runner_run(struct frame_instance *in, struct batch *b)
 
 /* ---- Warm ------------------------------------------------------------------------------------ */
 
+/* INVALID: the configuration does not tell it. */
+static TRITONSERVER_DataType choose_zero_type(const struct port *p)
+{
+    return p->type == TRITONSERVER_TYPE_INVALID ? p->control : p->type;
+}
+
 /* The shape of so many rows, if the configuration leaves no dimension open. */
 static bool read_fixed_shape(const struct torch_model *t, const struct port *p, int64_t n_rows,
                              int64_t *shape, uint32_t *ret_rank, uint64_t *ret_size)
 {
     uint32_t rank = 0;
-    uint64_t size = p->type == TRITONSERVER_TYPE_BYTES ? 4 : TRITONSERVER_DataTypeByteSize(p->type);
+    TRITONSERVER_DataType type = choose_zero_type(p);
+    uint64_t size = type == TRITONSERVER_TYPE_BYTES ? 4 : TRITONSERVER_DataTypeByteSize(type);
 
-    if (!p->shape || p->ragged || p->made)
+    if (type == TRITONSERVER_TYPE_INVALID || (!p->shape && type != p->control) || p->ragged ||
+        p->made)
         return false;
     if (t->max_batch_size > 0) {
         shape[rank++] = n_rows;
         size *= (uint64_t)n_rows; /* both are below 2^32 */
     }
+    if (!p->shape) /* a control: one value for each row */
+        shape[rank++] = 1;
     for (const struct doc_value *v = doc_first(p->shape); v; v = v->next) {
         int64_t n;
 
@@ -236,7 +246,7 @@ static bool fill_with_zeroes(struct runner *r, size_t i, int64_t n_rows)
     }
     memset(zeroes, 0, size);
     *to = (struct shim_tensor){.name = p->name,
-                               .type = p->type,
+                               .type = choose_zero_type(p),
                                .rank = rank,
                                .shape = in->shape,
                                .data = zeroes,

@@ -328,6 +328,97 @@ def test_models_are_warmed_with_the_batches_that_the_scheduler_makes(tmp_path):
         assert len(said) == len(rows), (name, said)
 
 
+CONTROLS = """sequence_batching { direct { }
+  control_input [ { name: "START__1" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] },
+                  { name: "END__2" control [ { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } ] },
+                  { name: "READY__3" control [ { kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] } ] },
+                  { name: "ID__4" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT64 } ] } ]
+}
+"""
+
+
+@pytest.mark.parametrize("more, shape", [("max_batch_size: 5\n", [1, 1]), ("", [1])])
+def test_models_with_controls_of_sequences_are_warmed(tmp_path, more, shape):
+    """What the script says in its refusal: it is called with zeroes of the types and shapes that requests bring."""
+    script = """
+def forward(self, x, start, end, ready, id):
+    assert False, "start {} {} {}, end {} {} {}, ready {} {} {}, id {} {} {}.".format(
+        start.dtype, start.shape, int(start.sum()), end.dtype, end.shape, int(end.sum()), ready.dtype, ready.shape, int(ready.sum()),
+        id.dtype, id.shape, int(id.sum()))
+    return x
+"""
+    torch_models.write_model(tmp_path, "m", script, *ins(("x", "FP32", [1])), *outs(("y", "FP32", [1])), more=more + CONTROLS)
+    with servers.Server(tmp_path, flags=["--log-verbose=1"]) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        log = running.log()
+        x = tritonclient.http.InferInput("x", shape, "FP32")
+        x.set_data_from_numpy(np.zeros(shape, np.float32))
+        with pytest.raises(InferenceServerException) as asked:
+            client.infer("m", [x], sequence_id=7, sequence_start=True)
+
+    def said(start, end, ready, number):    # 6, 3, 11 and 4 are PyTorch's numbers of FP32, INT32, BOOL and INT64
+        return f"start 6 {shape} {start}, end 3 {shape} {end}, ready 11 {shape} {ready}, id 4 {shape} {number}."
+
+    assert re.findall(r"model 'm' is not warmed with a batch of 1: with zeroes it says: .*?(start .*\d\.)", log) == [said(0, 0, 0, 0)], log
+    assert said(1, 0, 1, 7) in str(asked.value)
+
+
+# ---- Parameters that no answer depends on
+
+
+def count_threads(pid, name):
+    """A thread has the name of the one that started it, unless it takes another."""
+    return torch_models.thread_names(pid).count(name)
+
+
+def test_operators_use_as_many_threads_as_the_parameter_says(tmp_path):
+    """The model that is asked last has one: PyTorch keeps threads for another purpose, too, as many as the last model has."""
+    for n in (5, 3, 1):
+        torch_models.write_model(tmp_path, f"m{n}", "def forward(self, x):\n    return x * 2", *ins(("x", "FP32", [-1])), *outs(("y", "FP32", [-1])),
+                                 INTRA_OP_THREAD_COUNT=n, CONCH_EXECUTION="thread")
+    with servers.Server(tmp_path) as running:
+        for n in (5, 3, 1):
+            assert count_threads(running.pid, f"m{n}_0_0") == 1
+            ask(running.url, f"m{n}", x=np.ones(1 << 20, np.float32))
+        servers.wait_for(lambda: [count_threads(running.pid, f"m{n}_0_0") for n in (5, 3, 1)] == [5, 3, 1], 20, "each has its threads")
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_forks_use_as_many_threads_as_the_parameter_says(tmp_path, n):
+    """torch_script knows no fork(), which files have in the place of torch.jit.fork()."""
+    folder = torch_models.write_model(tmp_path, "m", "def forward(self, x):\n    return torch.relu(x)", *ins(("x", "FP32", [-1])),
+                                      *outs(("y", "FP32", [-1])), INTER_OP_THREAD_COUNT=n)
+    file = folder / "1" / "model.pt"
+    file.write_bytes(rewritten(file.read_bytes(), lambda _, content: content.replace(b"torch.relu(x)", b"torch.wait(fork(torch.relu, x))")))
+    with servers.Server(tmp_path) as running:
+        assert ask(running.url, "m", x=ONE).as_numpy("y").tolist() == [1]
+        servers.wait_for(lambda: count_threads(running.pid, "PTThreadPool") == n, 20, "they have their names")
+
+
+# What PyTorch's log says of a script: it was watched, was compiled in the newer way and in the older, and operators were joined.
+PASSES = {"Profiled Graph:", "Optimized Graph:", "After compileSpec optimizations:", "Before TExprFuser:"}
+SETTINGS = {
+    (): {"Profiled Graph:", "Optimized Graph:", "Before TExprFuser:"},
+    ("DISABLE_OPTIMIZED_EXECUTION", "false"): {"Profiled Graph:", "Optimized Graph:", "Before TExprFuser:"},
+    ("DISABLE_OPTIMIZED_EXECUTION", "true"): set(),
+    ("ENABLE_JIT_PROFILING", "true"): {"Profiled Graph:", "Optimized Graph:", "Before TExprFuser:"},
+    ("ENABLE_JIT_PROFILING", "false"): set(),
+    ("ENABLE_JIT_EXECUTOR", "true"): {"Profiled Graph:", "Optimized Graph:", "Before TExprFuser:"},
+    ("ENABLE_JIT_EXECUTOR", "false"): {"After compileSpec optimizations:"},
+    ("ENABLE_TENSOR_FUSER", "true"): {"Profiled Graph:", "Optimized Graph:", "Before TExprFuser:"},
+    ("ENABLE_TENSOR_FUSER", "false"): {"Profiled Graph:", "Optimized Graph:"},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="=".join)
+def test_settings_decide_how_a_script_is_compiled(tmp_path, setting):
+    torch_models.write_model(tmp_path, "m", "def forward(self, x):\n    return torch.relu(x * 2 + 1)", *ins(("x", "FP32", [1])), *outs(("y", "FP32", [1])),
+                             **({setting[0]: setting[1]} if setting else {}))
+    env = {"PYTORCH_JIT_LOG_LEVEL": "profiling_graph_executor_impl:graph_executor:tensorexpr_fuser"}
+    with servers.Server(tmp_path, env=env) as running:
+        assert ask(running.url, "m", x=ONE).as_numpy("y").tolist() == [3]
+        assert {text for text in PASSES if text in running.log()} == SETTINGS[setting], running.log()
+
+
 # ---- Instances, sequences
 
 
