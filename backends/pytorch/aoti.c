@@ -50,6 +50,13 @@ struct aoti_container;
 /* Of a tensor another handle, which is deleted on its own; not in every release: else NULL. */
 static int32_t (*torch_new_tensor_handle)(struct aoti_tensor *tensor, struct aoti_tensor **ret);
 
+/* How many threads an operator has on this thread: PyTorch asks OpenMP. at::get_num_threads() is
+ * C++ of an ABI like C's; its first call on a thread overwrites what OpenMP has been told there. */
+#define GET_THREADS "_ZN2at15get_num_threadsEv"
+#define SET_THREADS "omp_set_num_threads"
+static int (*torch_get_threads)(void); /* NULL: both are not there */
+static void (*torch_set_threads)(int n);
+
 /* Set by aoti_open(), constant afterwards. */
 #define DECLARE_TORCH(result, name, arguments) static result(*torch_##name) arguments;
 TORCH_FUNCTIONS(DECLARE_TORCH)
@@ -556,17 +563,35 @@ static TRITONSERVER_Error *run_code(const struct model *m, const struct shim_ten
     return NULL;
 }
 
+/* Gives the operators that the code calls so many threads, its own loops only where they were
+ * compiled to ask; n of 0 is as it is. Other models run on the same thread, so what is returned is
+ * what to set afterwards: what it was, or 0. */
+static int limit_threads(int n)
+{
+    int before;
+
+    if (n == 0 || !torch_get_threads)
+        return 0;
+    before = torch_get_threads();
+    if (before == n)
+        return 0;
+    torch_set_threads(n);
+    return before;
+}
+
 static char *run_compiled(struct shim_model *shim, const struct shim_options *options,
                           const struct shim_tensor *inputs, size_t n, struct shim_result **result)
 {
     const struct model *m = compiled_of(shim);
     struct result *r = *result ? outputs_of(*result) : new_outputs(m->n_outputs, n);
     TRITONSERVER_Error *err;
+    int n_threads;
 
-    (void)options; /* the code was compiled with a number of threads */
     if (!r)
         return take_error_text(backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory"));
+    n_threads = limit_threads(options->threads);
     err = run_code(m, inputs, n, r);
+    limit_threads(n_threads);
     for (size_t i = 0; i < n; i++) {
         if (r->inputs[i])
             torch_delete_tensor_object(r->inputs[i]);
@@ -574,6 +599,11 @@ static char *run_compiled(struct shim_model *shim, const struct shim_options *op
     }
     *result = &r->shim;
     return take_error_text(err);
+}
+
+bool aoti_sets_threads(void)
+{
+    return torch_get_threads != NULL;
 }
 
 TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim **ret_shim)
@@ -593,6 +623,9 @@ TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim
                              "aoti_torch_" #name "()");
     TORCH_FUNCTIONS(FIND_TORCH)
     find_function(library, "aoti_torch_new_tensor_handle", &torch_new_tensor_handle);
+    if (!find_function(library, SET_THREADS, &torch_set_threads) ||
+        !find_function(library, GET_THREADS, &torch_get_threads))
+        torch_get_threads = NULL;
     if (!dladdr(&codes, &self) || !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE | RTLD_NOLOAD) ||
         !dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD))
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "%s", dlerror());

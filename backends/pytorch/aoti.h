@@ -23,4 +23,8 @@
  */
 TRITONSERVER_Error *aoti_open(void *library, const char *path, const struct shim **ret_shim);
 
+/* aoti_sets_threads - does shim_options.threads have an effect with the library of aoti_open(),
+ * which has succeeded? Any thread. */
+bool aoti_sets_threads(void);
+
 #endif

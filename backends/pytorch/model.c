@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/model_file.h"
+#include "pytorch/aoti.h"
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
@@ -52,6 +53,11 @@ static TRITONSERVER_Error *read_options(struct torch_model *t, const struct fram
     TRY(backend_parameter_int(m->config, "INTRA_OP_THREAD_COUNT", 1, 4096, 0, &threads));
     t->options.optimizes = !unoptimized;
     t->options.threads = (int32_t)threads;
+    if (threads > 0 && t->is_package && !aoti_sets_threads())
+        BACKEND_LOG(WARN,
+                    "model '%s': INTRA_OP_THREAD_COUNT has no effect: this PyTorch is without "
+                    "OpenMP",
+                    m->name);
     /* For GPUs; no answer depends on them. */
     TRY(backend_parameter_bool(m->config, "ENABLE_CACHE_CLEANING", false, &ignored));
     TRY(backend_parameter_bool(m->config, "DISABLE_CUDNN", false, &ignored));

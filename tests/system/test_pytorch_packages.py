@@ -23,7 +23,8 @@ LENIENT = ["--exit-on-error=false", "--strict-readiness=false"]
 def config(inputs=("INPUT__0", "INPUT__1"), columns=16, more="max_batch_size: 8\n"):
     tensors = "".join(repository.tensor("input", name, "FP32", [columns]) for name in inputs)
     tensors += repository.tensor("output", "sum", "FP32", [16]) + repository.tensor("output", "difference", "FP32", [16])
-    return 'platform: "torch_aoti"\n' + more + tensors + repository.tensor("output", "live", "INT64", [1])
+    tensors += repository.tensor("output", "live", "INT64", [1]) + repository.tensor("output", "threads", "INT64", [1])
+    return 'platform: "torch_aoti"\n' + more + tensors
 
 
 ONE_INSTANCE = "max_batch_size: 8\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n"
@@ -63,8 +64,8 @@ def test_a_package_answers(tmp_path, names):
             answer = ask(client, "m", **{names[0]: x, names[1]: y})
             np.testing.assert_array_equal(answer.as_numpy("sum"), x + y)
             np.testing.assert_array_equal(answer.as_numpy("difference"), x - y)
-        # Two inputs and three outputs of this run live, and the two inputs that are kept for the next; nothing of an earlier run.
-        assert answer.as_numpy("live").tolist() == [[7]]
+        # Two inputs and four outputs of this run live, and the two inputs that are kept for the next; nothing of an earlier run.
+        assert answer.as_numpy("live").tolist() == [[8]]
         assert "libtorch.so" not in open(f"/proc/{running.pid}/maps").read()
 
 
@@ -81,7 +82,7 @@ def test_a_pytorch_that_makes_no_second_handle_of_a_tensor(tmp_path):
             for n in (1, 1, 3):
                 answer = ask(client, "m", INPUT__0=rows(n), INPUT__1=rows(n))
                 np.testing.assert_array_equal(answer.as_numpy("sum"), rows(n) * 2)
-            assert answer.as_numpy("live").tolist() == [[5]] * 3
+            assert answer.as_numpy("live").tolist() == [[6]] * 3
 
 
 def test_inputs_at_the_same_place_are_read_anew(tmp_path):
@@ -93,6 +94,24 @@ def test_inputs_at_the_same_place_are_read_anew(tmp_path):
             answer = ask(client, "m", INPUT__0=x, INPUT__1=y)
             np.testing.assert_array_equal(answer.as_numpy("sum"), x + y)
             np.testing.assert_array_equal(answer.as_numpy("difference"), x - y)
+
+
+def test_operators_use_as_many_threads_as_the_parameter_says(tmp_path):
+    """Models that run on the same thread each have their own number, and one without the parameter has PyTorch's, 77."""
+    numbers = {"one": 1, "five": 5, "without": None}
+    for name, n in numbers.items():
+        parameters = {"CONCH_EXECUTION": "inline", **({"INTRA_OP_THREAD_COUNT": n} if n else {})}
+        text = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
+        write_model(tmp_path / "models", name, aoti_packages.code(tmp_path / "mark"), config(more=ONE_INSTANCE + text))
+    old = aoti_packages.old_library(tmp_path)
+    for library, expected in ((None, numbers), (old, dict.fromkeys(numbers))):
+        with serve(tmp_path / "models", library=library) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+            for _ in range(3):
+                for name, n in expected.items():
+                    assert ask(client, name, INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("threads").tolist() == [[n or 77]], (name, library)
+            warning = "model 'five': INTRA_OP_THREAD_COUNT has no effect: this PyTorch is without OpenMP"
+            assert (warning in running.log()) == (library is not None), running.log()
+            assert "model 'without': INTRA_OP_THREAD_COUNT" not in running.log()
 
 
 def test_the_order_of_names_decides(tmp_path):
@@ -133,7 +152,7 @@ def test_inputs_that_the_code_was_not_compiled_for_are_refused(tmp_path):
             with pytest.raises(InferenceServerException, match=r"PyTorch execute failure: the compiled model has failed: "
                                                                r"input_handles\[0\]: unmatched dim value$"):
                 ask(client, "m", INPUT__0=rows(1)[:, :3].copy(), INPUT__1=rows(1))
-        assert ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("live").tolist() == [[7]]
+        assert ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("live").tolist() == [[8]]
 
 
 def test_loads_of_the_same_package_take_no_more_memory(tmp_path):

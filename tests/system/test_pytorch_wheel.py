@@ -13,6 +13,7 @@ from tritonclient.utils import InferenceServerException
 
 import repository
 import server as servers
+import torch_models
 import torch_wheel
 
 pytestmark = pytest.mark.skipif(torch_wheel.MISSING is not None, reason=torch_wheel.MISSING or "")
@@ -100,6 +101,10 @@ class AddSub(nn.Module):
     def forward(self, a, b):
         return a + b, a - b
 
+class Sorts(nn.Module):
+    def forward(self, x):
+        return torch.sort(x)[0]
+
 def compile(name, module, *examples):
     batch = torch.export.Dim("batch", min=2, max=64)
     program = torch.export.export(module, examples, dynamic_shapes=tuple({0: batch} for _ in examples))
@@ -112,6 +117,9 @@ with torch.no_grad():
     net, x = Net().eval(), torch.rand(6, 3, 12, 12)
     scores, features = net(x)
 numpy.savez(root + "/answers.npz", x=x.numpy(), scores=scores.numpy(), features=features.numpy())
+if len(sys.argv) > 2:
+    compile("sorts", Sorts(), torch.rand(64, 1000))
+    sys.exit()
 compile("net", net, torch.rand(6, 3, 12, 12))
 compile("add_sub", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
 compile("strict", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
@@ -160,6 +168,32 @@ def test_packages_of_aotinductor_answer_what_python_answers(tmp_path):
             ask(client, "strict", a=a[:1], b=a[:1])
         maps = open(f"/proc/{running.pid}/maps").read()
     assert "libtorch_cpu.so" in maps and not re.search(r"/libtorch\.so|libtorch_cuda|libconch_torch", maps)
+
+
+SORTS = """
+platform: "torch_aoti" max_batch_size: 64
+input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 1000 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "CONCH_EXECUTION" value { string_value: "thread" } }
+"""
+
+
+def test_operators_that_a_package_calls_use_as_many_threads_as_the_parameter_says(tmp_path):
+    """The code calls PyTorch to sort. A thread has the name of the one that started it."""
+    for n in (4, 1, 3):
+        repository.write_model(tmp_path / "models", f"s{n}", SORTS + f'parameters {{ key: "INTRA_OP_THREAD_COUNT" value {{ string_value: "{n}" }} }}\n')
+    (tmp_path / "models" / "sorts" / "1").mkdir(parents=True)
+    torch_wheel.run_python(tmp_path, COMPILE, tmp_path / "models", "sorts")
+    for n in (4, 1, 3):
+        shutil.copy(tmp_path / "models" / "sorts" / "1" / "model.pt2", tmp_path / "models" / f"s{n}" / "1")
+    shutil.rmtree(tmp_path / "models" / "sorts")
+    x = np.random.default_rng(1).normal(size=(64, 1000)).astype(np.float32)
+    flags = ["--backend-config=pytorch,allow-native-code=1"]
+    with servers.Server(tmp_path / "models", flags=flags, env=ENV) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for n in (4, 1, 3):
+            np.testing.assert_array_equal(ask(client, f"s{n}", x=x).as_numpy("y"), np.sort(x))
+            servers.wait_for(lambda: torch_models.thread_names(running.pid).count(f"s{n}_0_0") == n, 20, f"{n} threads")
 
 
 def version_line(env, *flags):

@@ -2,7 +2,8 @@
 /*
  * fake_model - the code of a package, with the functions that AOTInductor's code has. It takes x
  * and y of [n,16] and returns their sum, their difference, which does not lie row after row in its
- * memory, and as [n,1] how many tensors live. MARK is a file that it makes when it is loaded.
+ * memory, and as [n,1] how many tensors live, and how many threads an operator has. MARK is a file
+ * that it makes when it is loaded.
  * tests/system/aoti_packages.py compiles it.
  */
 #include <fcntl.h>
@@ -66,7 +67,7 @@ FUNCTION(GetNumInputs, struct container *c, size_t *ret)
 FUNCTION(GetNumOutputs, struct container *c, size_t *ret)
 {
     (void)c;
-    *ret = 3;
+    *ret = 4;
     return 0;
 }
 
@@ -99,17 +100,19 @@ static bool is_bad(struct tensor *t, int i)
 static void fill(struct tensor **out, const float *x, const float *y, int64_t n)
 {
     float *sum, *difference;
-    int64_t *live;
+    int64_t *live, *threads;
 
     aoti_torch_get_data_ptr(out[0], (void **)&sum);
     aoti_torch_get_data_ptr(out[1], (void **)&difference);
     aoti_torch_get_data_ptr(out[2], (void **)&live);
+    aoti_torch_get_data_ptr(out[3], (void **)&threads);
     for (int64_t row = 0; row < n; row++) {
         for (int64_t i = 0; i < COLUMNS; i++) {
             sum[row * COLUMNS + i] = x[row * COLUMNS + i] + y[row * COLUMNS + i];
             difference[i * n + row] = x[row * COLUMNS + i] - y[row * COLUMNS + i];
         }
         live[row] = fake_live_tensors();
+        threads[row] = fake_threads();
     }
 }
 
@@ -120,7 +123,7 @@ FUNCTION(Run, struct container *c, struct tensor **in, size_t n_in, struct tenso
     float *x, *y;
 
     (void)stream, (void)executor;
-    if (c->n_models != N_MODELS || n_in != 2 || n_out != 3 || is_bad(in[0], 0) || is_bad(in[1], 1))
+    if (c->n_models != N_MODELS || n_in != 2 || n_out != 4 || is_bad(in[0], 0) || is_bad(in[1], 1))
         return 1;
     aoti_torch_get_sizes(in[0], &sizes);
     n = sizes[0];
@@ -130,7 +133,9 @@ FUNCTION(Run, struct container *c, struct tensor **in, size_t n_in, struct tenso
                              &out[0]);
     aoti_torch_empty_strided(2, (int64_t[]){n, COLUMNS}, (int64_t[]){1, n}, FAKE_FLOAT, 0, 0,
                              &out[1]);
-    aoti_torch_empty_strided(2, (int64_t[]){n, 1}, (int64_t[]){1, 1}, FAKE_INT64, 0, 0, &out[2]);
+    for (int i = 2; i < 4; i++)
+        aoti_torch_empty_strided(2, (int64_t[]){n, 1}, (int64_t[]){1, 1}, FAKE_INT64, 0, 0,
+                                 &out[i]);
     fill(out, x, y, n);
     for (size_t i = 0; i < n_in; i++) {
         aoti_torch_delete_tensor_object(in[i]);

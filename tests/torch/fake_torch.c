@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_torch - a libtorch_cpu.so that has only what packages of AOTInductor need: tensors, by
- * PyTorch's C functions. It counts the tensors that live. With OLD it lacks a function of newer
- * releases. tests/system/aoti_packages.py compiles it.
+ * PyTorch's C functions, and the number of threads that OpenMP has for each thread, which PyTorch
+ * sets at the first call on it. It counts the tensors that live. With OLD it lacks functions of
+ * newer releases. tests/system/aoti_packages.py compiles it.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,6 +81,32 @@ int32_t aoti_torch_empty_strided(int64_t rank, const int64_t *sizes, const int64
     (*ret)->data = malloc(n > 0 ? n : 1);
     (*ret)->owned = true;
     return 0;
+}
+
+static __thread int n_threads;
+static __thread bool asked;
+
+/* at::get_num_threads() */
+int _ZN2at15get_num_threadsEv(void);
+int _ZN2at15get_num_threadsEv(void)
+{
+    if (!asked)
+        n_threads = FAKE_THREADS;
+    asked = true;
+    return n_threads;
+}
+
+#ifndef OLD
+void omp_set_num_threads(int n);
+void omp_set_num_threads(int n)
+{
+    n_threads = n;
+}
+#endif
+
+int64_t fake_threads(void)
+{
+    return _ZN2at15get_num_threadsEv();
 }
 
 #ifndef OLD

@@ -7,11 +7,12 @@
 
 #include <stdint.h>
 
-enum { FAKE_INT64 = 4, FAKE_FLOAT = 6 };
+enum { FAKE_INT64 = 4, FAKE_FLOAT = 6, FAKE_THREADS = 77 };
 
 struct tensor;
 
 int64_t fake_live_tensors(void);
+int64_t fake_threads(void); /* that an operator would have on this thread */
 int32_t aoti_torch_device_type_cpu(void);
 int32_t aoti_torch_create_tensor_from_blob(void *data, int64_t rank, const int64_t *sizes,
                                            const int64_t *strides, int64_t offset, int32_t type,
