@@ -76,7 +76,8 @@ struct walk {
     char value[PATH_MAX];        /* the same; a longer value is no path, so it is cut off */
     TRITONSERVER_Error *refused; /* ends the walk, too */
 
-    uint64_t external_bytes; /* of the tensors in other files so far */
+    struct external external; /* so far; a location may be there more than once */
+    size_t room;              /* for so many files */
 
     const char *wanted; /* an input or output of the model; NULL: no shape is wanted */
     bool has_shape;     /* of the current value */
@@ -175,6 +176,31 @@ static TRITONSERVER_Error *check_located_file(const struct walk *w, const char *
     return NULL;
 }
 
+static TRITONSERVER_Error *note_named_file(struct walk *w, const char *location, const char *real)
+{
+    struct external *e = &w->external;
+    struct external_file *f;
+
+    /* Most models have one file for all their tensors. */
+    if (e->n_files > 0 && strcmp(e->files[e->n_files - 1].location, location) == 0)
+        return NULL;
+    if (e->n_files == w->room) {
+        size_t room = w->room > 0 ? w->room * 2 : 4;
+
+        f = reallocarray(e->files, room, sizeof(*f));
+        if (!f)
+            return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+        e->files = f;
+        w->room = room;
+    }
+    f = &e->files[e->n_files];
+    *f = (struct external_file){strdup(location), strdup(real)};
+    e->n_files++;
+    if (!f->location || !f->path)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    return NULL;
+}
+
 static TRITONSERVER_Error *check_location(struct walk *w)
 {
     const char *location = w->value;
@@ -193,6 +219,8 @@ static TRITONSERVER_Error *check_location(struct walk *w)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     real = realpath(path, NULL);
     err = check_located_file(w, location, real);
+    if (!err)
+        err = note_named_file(w, location, real);
     free(real);
     free(path);
     return err;
@@ -291,15 +319,16 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
     if (kind == ENTRY && !w->refused && strcmp(w->key, "location") == 0)
         w->refused = check_location(w);
     if (kind == ENTRY && !w->refused && strcmp(w->key, "length") == 0 &&
-        __builtin_add_overflow(w->external_bytes, strtoull(w->value, NULL, 10), &w->external_bytes))
-        w->external_bytes = UINT64_MAX;
+        __builtin_add_overflow(w->external.bytes, strtoull(w->value, NULL, 10), &w->external.bytes))
+        w->external.bytes = UINT64_MAX;
     if (kind == VALUE && depth == DEPTH_OF_VALUES && w->wanted &&
         strncmp(w->wanted, w->name, sizeof(w->name) - 1) == 0)
         w->found |= w->has_shape;
 }
 
+/* ret_external may be NULL */
 static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted, bool *ret_found,
-                                           uint64_t *ret_bytes)
+                                           struct external *ret_external)
 {
     struct walk *w = calloc(1, sizeof(*w));
     TRITONSERVER_Error *err;
@@ -318,26 +347,67 @@ static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted,
         close(w->fd);
     err = w->refused;
     *ret_found = w->found;
-    *ret_bytes = w->external_bytes;
+    if (!err && ret_external)
+        *ret_external = w->external;
+    else
+        external_done(&w->external);
     free(w->folder);
     free(folder);
     free(w);
     return err;
 }
 
-TRITONSERVER_Error *external_check(const char *file, uint64_t *ret_bytes)
+static int compare_files(const void *a, const void *b)
+{
+    const struct external_file *x = a, *y = b;
+    int order = strcmp(x->path, y->path);
+
+    return order != 0 ? order : strcmp(x->location, y->location);
+}
+
+static void drop_repeated_files(struct external *e)
+{
+    size_t kept = 0;
+
+    if (e->n_files == 0)
+        return;
+    qsort(e->files, e->n_files, sizeof(*e->files), compare_files);
+    for (size_t i = 1; i < e->n_files; i++) {
+        if (strcmp(e->files[i].location, e->files[kept].location) != 0) {
+            e->files[++kept] = e->files[i];
+        } else {
+            free(e->files[i].location);
+            free(e->files[i].path);
+        }
+    }
+    e->n_files = kept + 1;
+}
+
+TRITONSERVER_Error *external_check(const char *file, struct external *ret_external)
 {
     bool found;
 
-    return walk_model_file(file, NULL, &found, ret_bytes);
+    *ret_external = (struct external){0};
+    TRY(walk_model_file(file, NULL, &found, ret_external));
+    drop_repeated_files(ret_external);
+    return NULL;
+}
+
+void external_done(struct external *external)
+{
+    for (size_t i = 0; i < external->n_files; i++) {
+        free(external->files[i].location);
+        free(external->files[i].path);
+    }
+    free(external->files);
+    *external = (struct external){0};
 }
 
 bool external_has_shape(const char *file, const char *name)
 {
     bool found = false;
-    uint64_t bytes;
 
     /* It was walked before. */
-    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found, &bytes));
+    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found, NULL));
     return found;
 }

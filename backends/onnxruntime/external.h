@@ -10,14 +10,29 @@
 
 #include "common/backend.h"
 
+/* One of those files. */
+struct external_file {
+    char *location; /* as the ONNX file names it */
+    char *path;     /* as realpath() gives it */
+};
+
+/* What an ONNX file says of tensors in other files. All zero: there are none. */
+struct external {
+    uint64_t bytes;              /* of all these tensors */
+    struct external_file *files; /* each location once; those of one path follow each other */
+    size_t n_files;
+};
+
 /*
  * external_check - are all these files in the folder of the ONNX file, with links followed? A file
  * that is no ONNX file passes; ONNX Runtime reports its faults.
- * @ret_bytes  what the file says that the tensors in other files have
+ * @ret_external  the caller ends it with external_done(); all zero after an error
  * Errors: NOT_FOUND    one does not exist
  *         INVALID_ARG  one is somewhere else
+ *         INTERNAL     no memory
  */
-TRITONSERVER_Error *external_check(const char *file, uint64_t *ret_bytes);
+TRITONSERVER_Error *external_check(const char *file, struct external *ret_external);
+void external_done(struct external *external);
 
 /*
  * external_has_shape - does the file say which shape that input or output of the model has? ONNX

@@ -28,12 +28,16 @@ static const struct framework onnxruntime = {
 
 /* ---- The table of functions ------------------------------------------------------------------ */
 
-static void fill_table(struct ort_api *api, const void *const *table)
+static void fill_table(struct ort_api *api, const void *const *table, unsigned int minor)
 {
     /* Data and function pointers have one representation on every system that has dlsym. */
 #define ORT_FILL(place, result, name, parameters)                                                  \
     api->name = (__typeof__(api->name))(uintptr_t)table[place];
     ORT_FUNCTIONS(ORT_FILL)
+    /* All versions of the table are the beginning of the library's newest. */
+    if (minor >= ORT_LATER_VERSION) {
+        ORT_LATER_FUNCTIONS(ORT_FILL)
+    }
 #undef ORT_FILL
 }
 
@@ -63,7 +67,7 @@ static TRITONSERVER_Error *load_table(struct library *l, void *handle)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "ONNX Runtime %s in %s does not give out its functions", l->version,
                              l->path ? l->path : "?");
-    fill_table(&l->api, table);
+    fill_table(&l->api, table, minor);
     return NULL;
 }
 

@@ -11,7 +11,6 @@
 
 #include "common/model_file.h"
 #include "onnxruntime/cost.h"
-#include "onnxruntime/external.h"
 #include "onnxruntime/session.h"
 
 static TRITONSERVER_Error *out_of_memory(void)
@@ -266,11 +265,10 @@ static TRITONSERVER_Error *declare_small_cost(const struct model *m, TRITONBACKE
 
 static TRITONSERVER_Error *load_onnx_model(struct model *m, TRITONBACKEND_Model *handle)
 {
-    uint64_t external_bytes;
     bool complete;
 
     TRY(find_file(m, handle));
-    TRY(external_check(m->path, &external_bytes));
+    TRY(external_check(m->path, &m->external));
     TRY(session_open(m));
     TRY(read_model_inputs(m));
     TRY(read_model_outputs(m));
@@ -284,7 +282,7 @@ static TRITONSERVER_Error *load_onnx_model(struct model *m, TRITONBACKEND_Model 
     find_sources(m);
     TRY(declare_small_cost(m, handle));
     /* ONNX Runtime 1.16 does not tell what a session keeps; most of it are the weights. */
-    return backend_report_memory(handle, NULL, model_file_bytes(m->path) + external_bytes);
+    return backend_report_memory(handle, NULL, model_file_bytes(m->path) + m->external.bytes);
 }
 
 TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
@@ -333,6 +331,8 @@ void model_free(struct model *m)
     if (m->session)
         m->rt->lib.api.ReleaseSession(m->session);
     crew_free(m->crew);
+    weights_free(m->weights); /* the session may have used them */
+    external_done(&m->external);
     ragged_done(&m->ragged);
     doc_free(m->config);
     free(m->path);

@@ -14,8 +14,10 @@
 #include <stdatomic.h>
 
 #include "common/ragged.h"
+#include "onnxruntime/external.h"
 #include "onnxruntime/runtime.h"
 #include "onnxruntime/types.h"
+#include "onnxruntime/weights.h"
 
 /* No ONNX operator makes tensors of so many dimensions. */
 #define MAX_RANK 32
@@ -49,6 +51,8 @@ struct model {
     char *name;
     char *folder; /* of the model, with its versions in it */
     char *path;   /* of the .onnx file */
+    struct external external;
+    struct weights *weights; /* NULL: they are none, were copied, or ONNX Runtime reads them */
     struct doc *config;
     struct ragged ragged; /* what config says of batch inputs and outputs */
     int64_t max_batch_size;

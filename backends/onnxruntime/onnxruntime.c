@@ -12,7 +12,7 @@
  *   strings.c      tensors of strings
  *   permit.c       settings that it may have    external.c   files that a model's data lies in
  *   crew.c         threads for its pools        cost.c       what a run takes at most
- *   room.c         is there address space
+ *   room.c         is there address space       weights.c    those files, read into memory
  */
 #include <stdlib.h>
 

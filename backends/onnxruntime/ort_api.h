@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of the table that has all functions below: that of release 1.16. */
+/* The version of the table that has all of ORT_FUNCTIONS: that of release 1.16. */
 #define ORT_TABLE_VERSION 16
 
 struct ort_allocator;
@@ -200,11 +200,18 @@ typedef void ort_join_thread_fn(struct ort_thread *thread);
       (const struct ort_optional *, struct ort_type **))                                           \
     X(252, struct ort_status *, GetResizedStringTensorElementBuffer,                               \
       (struct ort_value *, size_t, size_t, char **))
+
+/* The same of later releases, from 1.ORT_LATER_VERSION on. NULL in an older library. */
+#define ORT_LATER_VERSION 18
+#define ORT_LATER_FUNCTIONS(X)                                                                     \
+    X(279, struct ort_status *, AddExternalInitializersFromFilesInMemory,                          \
+      (struct ort_options *, const char *const *, char *const *, const size_t *, size_t))
 /* clang-format on */
 
 struct ort_api {
 #define ORT_MEMBER(place, result, name, parameters) result(*name) parameters;
     ORT_FUNCTIONS(ORT_MEMBER)
+    ORT_LATER_FUNCTIONS(ORT_MEMBER)
 #undef ORT_MEMBER
 };
 

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "onnxruntime/external.h"
 #include "onnxruntime/permit.h"
 #include "onnxruntime/room.h"
 
@@ -289,6 +288,46 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
     return NULL;
 }
 
+/* ---- External data --------------------------------------------------------------------------- */
+
+static const char direct_buffers[] = "session.use_external_initializer_file_buffers_directly";
+
+/* Accelerators make further copies of a model in a message of at most 2 GB, in which external data
+ * has no place but by its file's name. */
+static bool has_accelerators(const struct model *m)
+{
+    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
+    const struct doc_value *all = doc_get(optimization, "execution_accelerators");
+
+    return doc_count(doc_get(all, "cpu_execution_accelerator")) > 0 ||
+           doc_count(doc_get(all, "gpu_execution_accelerator")) > 0;
+}
+
+/* ONNX Runtime would map the files: whoever writes one anew while the model serves would change
+ * answers, or end the server. */
+static TRITONSERVER_Error *add_weights(struct model *m, struct ort_options *options)
+{
+    int64_t map;
+
+    TRY(backend_parameter_int(m->config, "map_external_data", 0, 1, 0, &map));
+    if (map || m->external.n_files == 0 || has_accelerators(m) ||
+        !m->rt->lib.api.AddExternalInitializersFromFilesInMemory)
+        return NULL;
+    TRY(weights_read(&m->external, &m->weights));
+    return weights_give(m->weights, &m->rt->lib, options);
+}
+
+/* Once there is a session, it has a copy, unless the model asks for none. */
+static void drop_weights(struct model *m)
+{
+    const char *direct = backend_parameter(m->config, direct_buffers);
+
+    if (direct && strcmp(direct, "0") != 0)
+        return;
+    weights_free(m->weights);
+    m->weights = NULL;
+}
+
 /* ---- Open ----------------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *options)
@@ -329,10 +368,13 @@ TRITONSERVER_Error *session_open(struct model *m)
     TRY_ORT(&m->rt->lib, CreateSessionOptions(&options));
     err = set_options(m, options);
     if (!err)
+        err = add_weights(m, options);
+    if (!err)
         err = room_check(SESSION_BYTES, "the session");
     if (!err)
         err = create_session(m, options);
     m->rt->lib.api.ReleaseSessionOptions(options);
+    drop_weights(m);
     if (!err)
         crew_serve(m->crew);
     return err;

@@ -33,6 +33,7 @@ static const struct parameter_traits onnxruntime[] = {
     {.name = "execution_mode", .is_number = true, .max = 1},
     {.name = "enable_mem_arena", .is_number = true, .max = 1},
     {.name = "enable_mem_pattern", .is_number = true, .max = 1},
+    {.name = "map_external_data", .is_number = true, .max = 1},
     {.name = "memory.enable_memory_arena_shrinkage"},
     {.name = "enable_global_threadpool", .is_number = true, .max = 1},
     {.name = "session."},

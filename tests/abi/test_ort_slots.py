@@ -24,6 +24,7 @@ CHECKS = """
 #define AT(place, result, name, parameters) \\
     _Static_assert(offsetof(OrtApi, name) == place * sizeof(void *), #name);
 ORT_FUNCTIONS(AT)
+ORT_LATER_FUNCTIONS(AT)
 
 _Static_assert(offsetof(OrtApiBase, GetApi) == offsetof(struct ort_api_base, GetApi), "GetApi");
 _Static_assert(offsetof(OrtApiBase, GetVersionString) == offsetof(struct ort_api_base, GetVersionString), "version");

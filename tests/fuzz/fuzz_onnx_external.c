@@ -17,19 +17,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fd = memfd_create("onnx", MFD_CLOEXEC);
     TRITONSERVER_Error *err;
-    uint64_t bytes;
+    struct external external;
     char path[64];
 
     assert(fd >= 0);
     assert(write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    err = external_check(path, &bytes);
+    err = external_check(path, &external);
     if (err) {
         TRITONSERVER_Error_Code code = TRITONSERVER_ErrorCode(err);
 
         assert(code == TRITONSERVER_ERROR_NOT_FOUND || code == TRITONSERVER_ERROR_INVALID_ARG);
         assert(strncmp(TRITONSERVER_ErrorMessage(err), "external data of '", 18) == 0);
     }
+    external_done(&external);
     TRITONSERVER_ErrorDelete(err);
     close(fd);
     return 0;

@@ -4,6 +4,7 @@
 Each function writes <folder>/1/model.onnx. dims are numbers, names (a size of that name) or None (any size).
 """
 
+import array
 import pathlib
 
 import onnx
@@ -106,6 +107,23 @@ def table(folder):
         [helper.make_node("Gather", ["values", "INDEX"], ["OUT"])],
         [values],
     )
+
+
+def external_rows(folder, constant=False):
+    """ROW[1, 16] = W[PLACE[1]], where W is 2.5 MB in 1/w.bin: row i is 16 * i, 16 * i + 1, ... In memory it would stay a mapping of that file.
+
+    constant: W is an attribute of a node, and no initializer.
+    """
+    values = TensorProto(name="W", data_type=TensorProto.FLOAT, dims=[40000, 16], data_location=TensorProto.EXTERNAL)
+    values.external_data.add(key="location", value="w.bin")
+    nodes = [helper.make_node("Gather", ["W", "PLACE"], ["ROW"])]
+    if constant:
+        nodes.insert(0, helper.make_node("Constant", [], ["W"], value=values))
+    path = pathlib.Path(folder) / "1" / "w.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(array.array("f", range(40000 * 16)).tobytes())
+    write(folder, [tensor("PLACE", "INT64", [1])], [tensor("ROW", "FP32", [1, 16])], nodes, [] if constant else [values])
+    return path
 
 
 def join(folder):

@@ -25,7 +25,7 @@
 #include "onnxruntime/ort_api.h"
 
 #define PLACE(place, result, name, parameters) AT_##name = place,
-enum { ORT_FUNCTIONS(PLACE) N_FUNCTIONS };
+enum { ORT_FUNCTIONS(PLACE) ORT_LATER_FUNCTIONS(PLACE) N_FUNCTIONS };
 
 enum { CREATE_STATUS = 0, FAIL = 1, MAX_PROVIDERS = 8, MAX_TEXT = 4096 };
 
@@ -198,6 +198,7 @@ static void fill(const void *const *theirs)
 #define TYPED(place, result, name, parameters)                                                     \
     real.name = (__typeof__(real.name))(uintptr_t)theirs[place];
     ORT_FUNCTIONS(TYPED)
+    ORT_LATER_FUNCTIONS(TYPED)
     create_status = (__typeof__(create_status))(uintptr_t)theirs[CREATE_STATUS];
     TAKES(GetAvailableProviders, available);
     TAKES(ReleaseAvailableProviders, release_available);
@@ -248,7 +249,9 @@ static const void *const *get_api(uint32_t version)
 
 static const char *get_version(void)
 {
-    return real_base()->GetVersionString();
+    const char *version = getenv("ORT_STUB_VERSION");
+
+    return version ? version : real_base()->GetVersionString();
 }
 
 ort_get_api_base_fn OrtGetApiBase;

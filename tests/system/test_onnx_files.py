@@ -2,6 +2,7 @@
 """Wrong ONNX files, and data outside the file: each gives one clear error, and the server goes on."""
 
 import os
+import pathlib
 import re
 
 import numpy
@@ -123,6 +124,46 @@ def reasons(server, name):
 def test_external_data_in_the_folder_is_read(server, name):
     answer = infer(server, name, {"inputs": [given("IN", "FP32", [4], [1, 1, 1, 1])]})
     assert answer.json()["outputs"][0]["data"] == [1, 2, 3, 4]
+
+
+DIRECT = 'parameters { key: "session.use_external_initializer_file_buffers_directly" value { string_value: "1" } }'
+ROW = list(range(39999 * 16, 40000 * 16))
+
+
+def last_row(server):
+    return infer(server, "m", {"inputs": [given("PLACE", "INT64", [1], [39999])]}).json()["outputs"][0]["data"]
+
+
+@pytest.mark.parametrize("constant, config", [(False, ""), (True, ""), (False, DIRECT)])
+def test_external_data_that_changes_under_a_loaded_model(tmp_path, constant, config):
+    """It is cut off in place, as a copy over it begins, and then has other contents. ONNX Runtime would map it, and look up rows there."""
+    weights = onnx_models.external_rows(repository.write_model(tmp_path, "m", 'backend: "onnxruntime"\n' + config), constant)
+    good = weights.read_bytes()
+    bad = (-numpy.frombuffer(good, numpy.float32)).tobytes()
+    with Server(tmp_path, flags=["--model-control-mode=explicit", "--load-model=m"]) as server:
+
+        def load(content):
+            weights.write_bytes(content)
+            return ask(server, "POST", "/v2/repository/models/m/load", {}).status
+
+        for content in (good, b"", bad):
+            weights.write_bytes(content)
+            assert last_row(server) == ROW
+        assert load(bad) == 200
+        assert last_row(server) == [-value for value in ROW]
+        assert load(b"") == 400
+        assert last_row(server) == [-value for value in ROW]
+        assert load(good) == 200
+        assert last_row(server) == ROW
+
+
+@pytest.mark.parametrize("maps", ["0", "1"])
+def test_external_data_is_mapped_on_request_only(tmp_path, maps):
+    config = f'parameters {{ key: "map_external_data" value {{ string_value: "{maps}" }} }}\n'
+    onnx_models.external_rows(repository.write_model(tmp_path, "m", 'backend: "onnxruntime"\n' + config))
+    with Server(tmp_path) as server:
+        assert last_row(server) == ROW
+        assert ("w.bin" in pathlib.Path(f"/proc/{server.pid}/maps").read_text()) == (maps == "1")
 
 
 @pytest.mark.parametrize("name", WRONG)

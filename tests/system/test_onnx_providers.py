@@ -295,3 +295,13 @@ def test_each_setting_reaches_the_library(start, name):
         running.wait_log("Loaded ")
         assert infer(running, "m", {"inputs": [given("IN", "FP32", [2], [1, 2])]}).status == 200
     assert gathered(read(log)) == {what: to for what, to in (BY_ITSELF | otherwise).items() if to != "-"}
+
+
+@pytest.mark.parametrize("version, maps", [("1.17.3", True), ("1.18.0", False)])
+def test_external_data_with_releases_that_can_take_it_from_memory_or_not(stub, tmp_path, version, maps):
+    onnx_models.external_rows(repository.write_model(tmp_path / "models", "m", 'backend: "onnxruntime"\n'))
+    told = {"ORT_STUB_REAL": real_library(), "ORT_STUB_OFFERS": ALL, "ORT_STUB_LOG": str(tmp_path / "asked"), "ORT_STUB_VERSION": version}
+    with Server(tmp_path / "models", flags=[f"--backend-config=onnxruntime,library-path={stub}"], env=told) as server:
+        answer = infer(server, "m", {"inputs": [given("PLACE", "INT64", [1], [2])]})
+        assert answer.json()["outputs"][0]["data"] == list(range(32, 48))
+        assert ("w.bin" in pathlib.Path(f"/proc/{server.pid}/maps").read_text()) == maps

@@ -76,6 +76,7 @@ REFUSED = {
     "pool": (parameter("enable_global_threadpool", "x"), NOT_A_NUMBER.format("enable_global_threadpool", 0, 1, "x")),
     "arena": (parameter("enable_mem_arena", "yes"), NOT_A_NUMBER.format("enable_mem_arena", 0, 1, "yes")),
     "pattern": (parameter("enable_mem_pattern", 9), NOT_A_NUMBER.format("enable_mem_pattern", 0, 1, 9)),
+    "map": (parameter("map_external_data", 2), NOT_A_NUMBER.format("map_external_data", 0, 1, 2)),
     "shrinkage": (parameter("memory.enable_memory_arena_shrinkage", "cpu"),
                   r"Invalid argument: parameter 'memory.enable_memory_arena_shrinkage' must be like 'cpu:0;gpu:0', got 'cpu'"),
     "algo": (parameter("cudnn_conv_algo_search", 3), NOT_A_NUMBER.format("cudnn_conv_algo_search", 0, 2, 3)),
