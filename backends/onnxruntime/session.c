@@ -290,6 +290,9 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
 
 /* ---- External data --------------------------------------------------------------------------- */
 
+/* ONNX Runtime makes up to two copies of what it gets, until there is a session. */
+#define MOST_BYTES_READ ((uint64_t)1 << 30)
+
 static const char direct_buffers[] = "session.use_external_initializer_file_buffers_directly";
 
 /* Accelerators make further copies of a model in a message of at most 2 GB, in which external data
@@ -307,12 +310,19 @@ static bool has_accelerators(const struct model *m)
  * answers, or end the server. */
 static TRITONSERVER_Error *add_weights(struct model *m, struct ort_options *options)
 {
+    uint64_t bytes = weights_bytes(&m->external);
     int64_t map;
 
-    TRY(backend_parameter_int(m->config, "map_external_data", 0, 1, 0, &map));
+    TRY(backend_parameter_int(m->config, "map_external_data", 0, 1, bytes > MOST_BYTES_READ, &map));
     if (map || m->external.n_files == 0 || has_accelerators(m) ||
-        !m->rt->lib.api.AddExternalInitializersFromFilesInMemory)
+        !m->rt->lib.api.AddExternalInitializersFromFilesInMemory) {
+        if (m->external.n_files > 0)
+            BACKEND_LOG(INFO,
+                        "model '%s': its %.1f MB of external data are mapped; a file of them that "
+                        "is written in place changes answers, one that is cut off ends the server",
+                        m->name, (double)bytes / 1e6);
         return NULL;
+    }
     TRY(weights_read(&m->external, &m->weights));
     return weights_give(m->weights, &m->rt->lib, options);
 }

@@ -82,6 +82,17 @@ static bool has_path_of_previous(const struct external *external, size_t i)
     return i > 0 && strcmp(external->files[i].path, external->files[i - 1].path) == 0;
 }
 
+uint64_t weights_bytes(const struct external *external)
+{
+    uint64_t bytes = 0;
+    struct stat info;
+
+    for (size_t i = 0; i < external->n_files; i++)
+        if (!has_path_of_previous(external, i) && stat(external->files[i].path, &info) == 0)
+            bytes += (uint64_t)info.st_size;
+    return bytes;
+}
+
 static TRITONSERVER_Error *read_each_file(struct weights *w, const struct external *external)
 {
     for (size_t i = 0; i < w->n; i++) {

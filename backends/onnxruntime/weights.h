@@ -10,6 +10,9 @@
 
 struct weights;
 
+/* weights_bytes - how much weights_read() would read now. A file that is gone counts as empty. */
+uint64_t weights_bytes(const struct external *external);
+
 /*
  * weights_read - read all files, each path once.
  * @external     with at least one file; it outlives the weights

@@ -157,13 +157,18 @@ def test_external_data_that_changes_under_a_loaded_model(tmp_path, constant, con
         assert last_row(server) == ROW
 
 
-@pytest.mark.parametrize("maps", ["0", "1"])
-def test_external_data_is_mapped_on_request_only(tmp_path, maps):
-    config = f'parameters {{ key: "map_external_data" value {{ string_value: "{maps}" }} }}\n'
-    onnx_models.external_rows(repository.write_model(tmp_path, "m", 'backend: "onnxruntime"\n' + config))
+@pytest.mark.parametrize("config, size, maps", [("", 0, False), ("", (1 << 30) + 1, True), ("1", 0, True), ("0", 0, False)])
+def test_external_data_is_mapped_on_request_or_when_it_is_large(tmp_path, config, size, maps):
+    """size: of the file, which ends with a hole."""
+    if config:
+        config = f'parameters {{ key: "map_external_data" value {{ string_value: "{config}" }} }}\n'
+    weights = onnx_models.external_rows(repository.write_model(tmp_path, "m", 'backend: "onnxruntime"\n' + config))
+    if size:
+        os.truncate(weights, size)
     with Server(tmp_path) as server:
         assert last_row(server) == ROW
-        assert ("w.bin" in pathlib.Path(f"/proc/{server.pid}/maps").read_text()) == (maps == "1")
+        assert ("w.bin" in pathlib.Path(f"/proc/{server.pid}/maps").read_text()) == maps
+        assert bool(re.search(r"model 'm': its [0-9.]+ MB of external data are mapped", server.log())) == maps
 
 
 @pytest.mark.parametrize("name", WRONG)
