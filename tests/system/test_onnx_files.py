@@ -243,4 +243,6 @@ def test_only_the_version_that_fails_is_tried_again(tmp_path):
         (folder / "3").mkdir()
         (folder / "3/model.onnx").write_bytes(good)
         wait_for(lambda: infer(server, "m/versions/3", request).status == 200, 60, "a new version comes")
-        assert (server.log().count("loading: m:1"), server.log().count("loading: m:2")) == (1, tried)
+        assert server.log().count("loading: m:1") == 1
+        # A round that had looked at the file before it was mended, and read it afterwards, is followed by one more.
+        assert server.log().count("loading: m:2") - tried in (0, 1)
