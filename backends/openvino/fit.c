@@ -171,8 +171,9 @@ static TRITONSERVER_Error *fit_batch(struct model *m, bool changed)
         return reshape_model(m, 0, changed);
     if (!m->asked.fixed_batch) {
         err = reshape_model(m, ANY_ROWS, changed);
-        if (!err && outputs_follow(m, ANY_ROWS))
-            return NULL;
+        if (err ? TRITONSERVER_ErrorCode(err) == TRITONSERVER_ERROR_UNAVAILABLE
+                : outputs_follow(m, ANY_ROWS))
+            return err; /* NULL, or no memory */
         BACKEND_LOG(INFO, "model '%s' takes batches of %lld rows only: %s", m->name,
                     (long long)m->frame->max_batch_size,
                     err ? TRITONSERVER_ErrorMessage(err) : "its outputs do not follow the inputs");
