@@ -35,8 +35,12 @@ class Server:
         self.log = Path(log)
         self.port = port
 
+        benchmark = os.getpid()
+
         def before_exec():
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)    # it ends with the benchmark, however that ends
+            if os.getppid() != benchmark:    # that has ended already, so no signal will come
+                os._exit(1)
             os.sched_setaffinity(0, cpu if isinstance(cpu, set) else {cpu})
             if descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
