@@ -26,9 +26,9 @@ static void resolve_libarchive(const char *file, struct libarchive *lib, char *w
         return;
     }
 #define RESOLVE(name)                                                                              \
-    lib->name = (__typeof__(&(name)))dlsym(handle, #name);                                         \
+    lib->name = (__typeof__(&(archive_##name)))dlsym(handle, "archive_" #name);                    \
     if (!lib->name)                                                                                \
-        snprintf(why, room, "'%s' has no %s()", file, #name);
+        snprintf(why, room, "'%s' has no archive_%s()", file, #name);
     LIBARCHIVE_FUNCTIONS(RESOLVE)
 }
 

@@ -13,40 +13,40 @@
 #include <archive_entry.h>
 
 #define LIBARCHIVE_FUNCTIONS(F)                                                                    \
-    F(archive_read_new)                                                                            \
-    F(archive_read_free)                                                                           \
-    F(archive_read_support_filter_all)                                                             \
-    F(archive_read_support_format_tar)                                                             \
-    F(archive_read_support_format_zip)                                                             \
-    F(archive_read_support_format_zip_seekable)                                                    \
-    F(archive_read_open_fd)                                                                        \
-    F(archive_read_open_filename)                                                                  \
-    F(archive_read_next_header)                                                                    \
-    F(archive_read_next_header2)                                                                   \
-    F(archive_read_data)                                                                           \
-    F(archive_read_data_block)                                                                     \
-    F(archive_write_disk_new)                                                                      \
-    F(archive_write_disk_set_options)                                                              \
-    F(archive_write_header)                                                                        \
-    F(archive_write_data_block)                                                                    \
-    F(archive_write_finish_entry)                                                                  \
-    F(archive_write_close)                                                                         \
-    F(archive_write_free)                                                                          \
-    F(archive_error_string)                                                                        \
-    F(archive_entry_new)                                                                           \
-    F(archive_entry_free)                                                                          \
-    F(archive_entry_pathname)                                                                      \
-    F(archive_entry_set_pathname)                                                                  \
-    F(archive_entry_filetype)                                                                      \
-    F(archive_entry_perm)                                                                          \
-    F(archive_entry_set_perm)                                                                      \
-    F(archive_entry_symlink)                                                                       \
-    F(archive_entry_hardlink)                                                                      \
-    F(archive_entry_set_hardlink)
+    F(read_new)                                                                                    \
+    F(read_free)                                                                                   \
+    F(read_support_filter_all)                                                                     \
+    F(read_support_format_tar)                                                                     \
+    F(read_support_format_zip)                                                                     \
+    F(read_support_format_zip_seekable)                                                            \
+    F(read_open_fd)                                                                                \
+    F(read_open_filename)                                                                          \
+    F(read_next_header)                                                                            \
+    F(read_next_header2)                                                                           \
+    F(read_data)                                                                                   \
+    F(read_data_block)                                                                             \
+    F(write_disk_new)                                                                              \
+    F(write_disk_set_options)                                                                      \
+    F(write_header)                                                                                \
+    F(write_data_block)                                                                            \
+    F(write_finish_entry)                                                                          \
+    F(write_close)                                                                                 \
+    F(write_free)                                                                                  \
+    F(error_string)                                                                                \
+    F(entry_new)                                                                                   \
+    F(entry_free)                                                                                  \
+    F(entry_pathname)                                                                              \
+    F(entry_set_pathname)                                                                          \
+    F(entry_filetype)                                                                              \
+    F(entry_perm)                                                                                  \
+    F(entry_set_perm)                                                                              \
+    F(entry_symlink)                                                                               \
+    F(entry_hardlink)                                                                              \
+    F(entry_set_hardlink)
 
-/* Its functions, by their own names; constant once loaded. */
+/* Its functions, without archive_ before their names; constant once loaded. */
 struct libarchive {
-#define LIBARCHIVE_DECLARE(name) __typeof__(&(name)) name;
+#define LIBARCHIVE_DECLARE(name) __typeof__(&(archive_##name)) name;
     LIBARCHIVE_FUNCTIONS(LIBARCHIVE_DECLARE)
 #undef LIBARCHIVE_DECLARE
 };

@@ -91,7 +91,7 @@ static TRITONSERVER_Error *refuse_entry(const struct unpacking *u, const char *n
 static TRITONSERVER_Error *archive_failure(const struct unpacking *u, struct archive *who,
                                            const char *name)
 {
-    const char *why = u->lib->archive_error_string(who);
+    const char *why = u->lib->error_string(who);
 
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "environment '%s' cannot be unpacked%s%s: %s", u->file,
@@ -101,9 +101,9 @@ static TRITONSERVER_Error *archive_failure(const struct unpacking *u, struct arc
 /* Is the entry of a kind, and of a name, that an environment may have? */
 static TRITONSERVER_Error *check_entry(const struct unpacking *u, const char *name)
 {
-    const char *symlink = u->lib->archive_entry_symlink(u->entry);
-    const char *hardlink = u->lib->archive_entry_hardlink(u->entry);
-    mode_t type = u->lib->archive_entry_filetype(u->entry);
+    const char *symlink = u->lib->entry_symlink(u->entry);
+    const char *hardlink = u->lib->entry_hardlink(u->entry);
+    mode_t type = u->lib->entry_filetype(u->entry);
 
     if (backend_escapes_folder(name))
         return refuse_entry(u, name, "would lie outside of it");
@@ -124,19 +124,18 @@ static TRITONSERVER_Error *check_entry(const struct unpacking *u, const char *na
 /* Gives the entry the names and rights that it is to have in the folder. */
 static TRITONSERVER_Error *place_entry(const struct unpacking *u, const char *name)
 {
-    const char *hardlink = u->lib->archive_entry_hardlink(u->entry);
-    mode_t least = u->lib->archive_entry_filetype(u->entry) == S_IFDIR ? 0700 : 0600;
+    const char *hardlink = u->lib->entry_hardlink(u->entry);
+    mode_t least = u->lib->entry_filetype(u->entry) == S_IFDIR ? 0700 : 0600;
     char *path = NULL, *target = NULL;
     bool ok = asprintf(&path, "%s/%s", u->folder, name) >= 0;
 
     if (ok && hardlink)
         ok = asprintf(&target, "%s/%s", u->folder, hardlink) >= 0;
     if (ok) {
-        u->lib->archive_entry_set_pathname(u->entry, path);
+        u->lib->entry_set_pathname(u->entry, path);
         if (hardlink)
-            u->lib->archive_entry_set_hardlink(u->entry, target);
-        u->lib->archive_entry_set_perm(u->entry,
-                                       (u->lib->archive_entry_perm(u->entry) & 0777) | least);
+            u->lib->entry_set_hardlink(u->entry, target);
+        u->lib->entry_set_perm(u->entry, (u->lib->entry_perm(u->entry) & 0777) | least);
     }
     free(path);
     free(target);
@@ -151,7 +150,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
         const void *block;
         size_t size;
         int64_t offset;
-        int rc = u->lib->archive_read_data_block(u->from, &block, &size, &offset);
+        int rc = u->lib->read_data_block(u->from, &block, &size, &offset);
 
         if (rc == ARCHIVE_EOF)
             break;
@@ -166,7 +165,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "environment '%s' has more than %lld bytes", u->file,
                                  (long long)u->max_bytes);
-        if (size > 0 && u->lib->archive_write_data_block(u->to, block, size, offset) != ARCHIVE_OK)
+        if (size > 0 && u->lib->write_data_block(u->to, block, size, offset) != ARCHIVE_OK)
             return archive_failure(u, u->to, name);
     }
     u->n_bytes += end;
@@ -176,7 +175,7 @@ static TRITONSERVER_Error *copy_data(struct unpacking *u, const char *name)
 /* Writes the entry that has been read. */
 static TRITONSERVER_Error *unpack_entry(struct unpacking *u)
 {
-    const char *stored = u->lib->archive_entry_pathname(u->entry);
+    const char *stored = u->lib->entry_pathname(u->entry);
     TRITONSERVER_Error *err;
     char *name;
 
@@ -192,11 +191,11 @@ static TRITONSERVER_Error *unpack_entry(struct unpacking *u)
     err = check_entry(u, name);
     if (!err)
         err = place_entry(u, name);
-    if (!err && u->lib->archive_write_header(u->to, u->entry) != ARCHIVE_OK)
+    if (!err && u->lib->write_header(u->to, u->entry) != ARCHIVE_OK)
         err = archive_failure(u, u->to, name);
     if (!err)
         err = copy_data(u, name);
-    if (!err && u->lib->archive_write_finish_entry(u->to) != ARCHIVE_OK)
+    if (!err && u->lib->write_finish_entry(u->to) != ARCHIVE_OK)
         err = archive_failure(u, u->to, name);
     free(name);
     return err;
@@ -208,17 +207,17 @@ static TRITONSERVER_Error *unpack_all(struct unpacking *u, int fd)
 
     if (!u->from || !u->to || !u->entry)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    u->lib->archive_read_support_filter_all(u->from);
-    u->lib->archive_read_support_format_tar(u->from);
-    u->lib->archive_read_support_format_zip(u->from);
+    u->lib->read_support_filter_all(u->from);
+    u->lib->read_support_format_tar(u->from);
+    u->lib->read_support_format_zip(u->from);
     /* Times: Python compares those of sources with what its compiled files say. */
-    u->lib->archive_write_disk_set_options(u->to, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
-                                                      ARCHIVE_EXTRACT_SECURE_SYMLINKS |
-                                                      ARCHIVE_EXTRACT_SECURE_NODOTDOT);
-    if (u->lib->archive_read_open_fd(u->from, fd, READ_BYTES) != ARCHIVE_OK)
+    u->lib->write_disk_set_options(u->to, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
+                                              ARCHIVE_EXTRACT_SECURE_SYMLINKS |
+                                              ARCHIVE_EXTRACT_SECURE_NODOTDOT);
+    if (u->lib->read_open_fd(u->from, fd, READ_BYTES) != ARCHIVE_OK)
         return archive_failure(u, u->from, NULL);
     for (;; any = true) {
-        int rc = u->lib->archive_read_next_header2(u->from, u->entry);
+        int rc = u->lib->read_next_header2(u->from, u->entry);
 
         if (rc == ARCHIVE_EOF)
             break;
@@ -228,7 +227,7 @@ static TRITONSERVER_Error *unpack_all(struct unpacking *u, int fd)
     }
     if (!any)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "environment '%s' is empty", u->file);
-    if (u->lib->archive_write_close(u->to) != ARCHIVE_OK) /* times and rights of folders */
+    if (u->lib->write_close(u->to) != ARCHIVE_OK) /* times and rights of folders */
         return archive_failure(u, u->to, NULL);
     return NULL;
 }
@@ -237,16 +236,16 @@ static TRITONSERVER_Error *unpack_archive(struct unpacking *u, int fd)
 {
     TRITONSERVER_Error *err;
 
-    u->from = u->lib->archive_read_new();
-    u->to = u->lib->archive_write_disk_new();
-    u->entry = u->lib->archive_entry_new();
+    u->from = u->lib->read_new();
+    u->to = u->lib->write_disk_new();
+    u->entry = u->lib->entry_new();
     err = unpack_all(u, fd);
     if (u->entry)
-        u->lib->archive_entry_free(u->entry);
+        u->lib->entry_free(u->entry);
     if (u->from)
-        u->lib->archive_read_free(u->from);
+        u->lib->read_free(u->from);
     if (u->to)
-        u->lib->archive_write_free(u->to);
+        u->lib->write_free(u->to);
     return err;
 }
 

@@ -190,7 +190,7 @@ struct reading {
 
 static TRITONSERVER_Error *package_failure(const struct reading *r)
 {
-    const char *why = r->lib->archive_error_string(r->archive);
+    const char *why = r->lib->error_string(r->archive);
 
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "it is no whole package: %s",
                          why ? why : "no memory");
@@ -224,7 +224,7 @@ static TRITONSERVER_Error *read_metadata(struct reading *r)
     if (!text)
         return lack_memory();
     while (n > 0 && have < room) {
-        n = r->lib->archive_read_data(r->archive, text + have, room - have);
+        n = r->lib->read_data(r->archive, text + have, room - have);
         have += n > 0 ? (size_t)n : 0;
     }
     if (n < 0)
@@ -241,7 +241,7 @@ static TRITONSERVER_Error *read_metadata(struct reading *r)
 static TRITONSERVER_Error *write_code(struct reading *r, char *block, size_t room)
 {
     for (;;) {
-        la_ssize_t n = r->lib->archive_read_data(r->archive, block, room);
+        la_ssize_t n = r->lib->read_data(r->archive, block, room);
 
         if (n < 0)
             return package_failure(r);
@@ -280,9 +280,9 @@ static TRITONSERVER_Error *take_code_entry(struct reading *r)
 
 static TRITONSERVER_Error *read_package_entry(struct reading *r, struct archive_entry *entry)
 {
-    const char *name = r->lib->archive_entry_pathname(entry), *file;
+    const char *name = r->lib->entry_pathname(entry), *file;
 
-    if (!name || r->lib->archive_entry_filetype(entry) != S_IFREG)
+    if (!name || r->lib->entry_filetype(entry) != S_IFREG)
         return NULL;
     if (strstr(name, "/data/weights/") || strstr(name, "/data/constants/") ||
         has_ending(name, ".blob"))
@@ -301,7 +301,7 @@ static TRITONSERVER_Error *read_entries(struct reading *r)
     struct archive_entry *entry;
     int n = 0, rc;
 
-    while ((rc = r->lib->archive_read_next_header(r->archive, &entry)) != ARCHIVE_EOF) {
+    while ((rc = r->lib->read_next_header(r->archive, &entry)) != ARCHIVE_EOF) {
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
             return package_failure(r);
         if (++n > MAX_ENTRIES)
@@ -319,14 +319,14 @@ static TRITONSERVER_Error *read_archive(struct reading *r, const char *path)
 {
     TRITONSERVER_Error *err;
 
-    r->archive = r->lib->archive_read_new();
+    r->archive = r->lib->read_new();
     if (!r->archive)
         return lack_memory();
-    r->lib->archive_read_support_format_zip_seekable(r->archive);
-    err = r->lib->archive_read_open_filename(r->archive, path, 256 << 10) == ARCHIVE_OK
+    r->lib->read_support_format_zip_seekable(r->archive);
+    err = r->lib->read_open_filename(r->archive, path, 256 << 10) == ARCHIVE_OK
               ? read_entries(r)
               : package_failure(r);
-    r->lib->archive_read_free(r->archive);
+    r->lib->read_free(r->archive);
     return err;
 }
 

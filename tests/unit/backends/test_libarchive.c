@@ -27,14 +27,13 @@ static void its_functions_are_called(void **state)
     assert_ptr_equal(lib, libarchive_load(&(const char *){NULL}));
     assert_int_equal(write(fd, head, sizeof(head) - 1), sizeof(head) - 1);
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-    a = lib->archive_read_new();
+    a = lib->read_new();
     assert_non_null(a);
-    assert_int_equal(lib->archive_read_support_format_zip(a), ARCHIVE_OK);
-    assert_int_not_equal(lib->archive_read_open_fd(a, fd, 4096) |
-                             lib->archive_read_next_header(a, &entry),
+    assert_int_equal(lib->read_support_format_zip(a), ARCHIVE_OK);
+    assert_int_not_equal(lib->read_open_fd(a, fd, 4096) | lib->read_next_header(a, &entry),
                          ARCHIVE_OK);
-    assert_non_null(strstr(lib->archive_error_string(a), "Unrecognized archive format"));
-    assert_int_equal(lib->archive_read_free(a), ARCHIVE_OK);
+    assert_non_null(strstr(lib->error_string(a), "Unrecognized archive format"));
+    assert_int_equal(lib->read_free(a), ARCHIVE_OK);
     close(fd);
 }
 
