@@ -47,8 +47,9 @@ SHORT_RUN_BYTES = 6 * MIB
 PER_LOAD_BYTES = 150
 # State of sequences, for as many as there were at a time.
 MODEL_BYTES = 1024
-# Counters of an ensemble, for each of the eight groups of threads (base/stripe.h) that has ended a request of it.
-ENSEMBLE_BYTES = 8 * 1536
+# Counters of what ends without an instance, requests of an ensemble and hits of the cache: for each of the eight groups of threads
+# (base/stripe.h) that has ended such a request.
+THREADS_BYTES = 8 * 1536
 # Of each loop: its pool keeps a megabyte, and it keeps unused exchanges.
 AT_REST_BYTES = 2 * MIB
 
@@ -203,7 +204,7 @@ def assert_flat(rests):
     n = len(rests) // 4
     before, after = rests[n : 2 * n], rests[-n:]
     for model, held in after[-1].models.items():
-        spread = ENSEMBLE_BYTES if model.endswith("_ensemble") else 0
+        spread = THREADS_BYTES if model.endswith(("_ensemble", "_cached")) else 0
         assert held <= before[-1].models[model] + MODEL_BYTES + spread, model
     assert after[-1].descriptors <= before[-1].descriptors + 2, "connections that ask for all this may not be closed yet"
     assert after[-1].threads <= before[-1].threads + len(after[-1].models), "more than one for each instance"
