@@ -123,6 +123,7 @@ int main(int argc, char **argv)
     a.runs = 6000;
     added_measure(&a, MAX_ROWS, n_rounds);
     printf(",\n \"pair\": ");
+    open_bare(pair, argv[2], argv[3]); /* where a forest lies decides how long a prediction takes */
     load_measure(&l, 2 * n_rounds);
     printf("}\n");
     fflush(stdout);
