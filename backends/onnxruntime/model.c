@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/model_file.h"
-#include "onnxruntime/cost.h"
+#include "common/onnx_cost.h"
 #include "onnxruntime/session.h"
 
 static TRITONSERVER_Error *out_of_memory(void)
@@ -253,7 +253,7 @@ static TRITONSERVER_Error *declare_small_cost(const struct model *m, TRITONBACKE
 {
     uint64_t cost;
 
-    if (!is_plain(m) || !cost_is_small(m->path, m->max_batch_size, &cost))
+    if (!is_plain(m) || !onnx_cost_is_small(m->path, m->max_batch_size, &cost))
         return NULL;
     BACKEND_LOG(VERBOSE,
                 "model '%s' is small: a run takes at most the time of %llu multiplications",

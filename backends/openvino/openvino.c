@@ -12,7 +12,7 @@
  *                                              ir.c        their text
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
- *   quick.c       small models                 work.c      the work of a run, from the file
+ *   quick.c       small models                 ir_cost.c   the cost of a run, from the file
  *   device.c      the device and its properties
  *   extension.c   a user's own operators
  */

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "onnxruntime/cost.h"
+#include "common/onnx_cost.h"
 #include "openvino/ir.h"
-#include "openvino/work.h"
+#include "openvino/ir_cost.h"
 
 /* A small model has a small graph; its weights are in another file. */
 #define MAX_GRAPH_BYTES ((long)1 << 20)
 
-/* Other people's code and devices may take any time, ragged inputs have any length, and a model
+/* Extensions and other devices may take any time, ragged inputs have any length, and a model
  * that was reshaped has not the shapes of its file. */
 static bool is_as_in_file(const struct model *m)
 {
@@ -36,31 +36,31 @@ static bool is_named_like(const char *path, const char *ending)
     return len > tail && strcmp(path + len - tail, ending) == 0;
 }
 
-static TRITONSERVER_Error *judge_graph(const struct model *m, bool *ret_small, uint64_t *ret_work)
+static TRITONSERVER_Error *judge_graph(const struct model *m, bool *ret_small, uint64_t *ret_cost)
 {
     TRITONSERVER_Error *err = NULL;
     char *text = ir_read(m->path, MAX_GRAPH_BYTES, &err);
 
-    *ret_small = text && work_is_small(text, m->frame->max_batch_size, ret_work);
+    *ret_small = text && ir_cost_is_small(text, m->frame->max_batch_size, ret_cost);
     free(text);
     return err;
 }
 
 TRITONSERVER_Error *quick_prepare(struct model *m)
 {
-    uint64_t work = 0;
+    uint64_t cost = 0;
 
     if (!is_as_in_file(m))
         return NULL;
     if (is_named_like(m->path, ".xml"))
-        TRY(judge_graph(m, &m->small, &work));
+        TRY(judge_graph(m, &m->small, &cost));
     else if (is_named_like(m->path, ".onnx"))
-        m->small = cost_is_small(m->path, m->frame->max_batch_size, &work);
+        m->small = onnx_cost_is_small(m->path, m->frame->max_batch_size, &cost);
     if (!m->small)
         return NULL;
     BACKEND_LOG(VERBOSE,
                 "model '%s' is small: a run takes at most the time of %llu multiplications",
-                m->name, (unsigned long long)work);
+                m->name, (unsigned long long)cost);
     ask_for_one_thread(&m->asked);
     return NULL;
 }

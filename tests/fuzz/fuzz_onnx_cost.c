@@ -3,7 +3,7 @@
  * The estimate of the cost of an ONNX file. Whatever the bytes, the estimate ends, and a file that
  * it calls small is small.
  */
-#include "onnxruntime/cost.c"
+#include "common/onnx_cost.c"
 
 #include <assert.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     for (int64_t batch = 0; batch < 1000; batch = 16 * batch + 1)
-        assert(!cost_is_small(path, batch, &cost) || cost <= COST_SMALL);
+        assert(!onnx_cost_is_small(path, batch, &cost) || cost <= COST_SMALL);
     close(fd);
     return 0;
 }

@@ -5,23 +5,18 @@
  * as the first: the inputs have it there, and each rule sees to it that an open first dimension of
  * a layer's output is the batch again.
  *
- * Work is counted as in onnxruntime/cost.c: an element of a sum or a copy is one multiplication,
- * others are more (ops[]); each layer adds the overhead of OpenVINO. It is an upper estimate:
- * fusions only lessen it.
+ * What an operator costs is in ops[]; each layer adds the overhead of a framework.
  */
-#include "openvino/work.h"
+#include "openvino/ir_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "onnxruntime/cost.h"
 #include "openvino/ir.h"
 
 enum {
     MAX_DIMS = 8,
     MAX_PORTS = 16,
-    LAYER_WORK = 2000,
-    OTHER_TYPES = 8, /* how much longer a product takes with elements other than FP32 */
 };
 
 #define MOST_ELEMENTS ((uint64_t)16 * COST_SMALL)
@@ -48,21 +43,10 @@ struct layer {
     struct port *port;     /* whose dimensions are read; NULL: none */
 };
 
-struct work {
+struct run {
     int64_t batch;
-    uint64_t spent;
+    uint64_t cost;
 };
-
-static bool spend_some(struct work *w, uint64_t times, uint64_t n)
-{
-    uint64_t work;
-
-    if (__builtin_mul_overflow(times, n, &work) || work > COST_SMALL ||
-        w->spent + work > COST_SMALL)
-        return false;
-    w->spent += work;
-    return true;
-}
 
 /* ---- Ports ----------------------------------------------------------------------------------- */
 
@@ -93,7 +77,7 @@ static bool begin_port(struct layer *l, const char *tag)
     return true;
 }
 
-static bool add_dim(const struct work *w, struct port *p, const char *tag)
+static bool add_dim(const struct run *r, struct port *p, const char *tag)
 {
     bool open;
     int64_t dim;
@@ -101,10 +85,10 @@ static bool add_dim(const struct work *w, struct port *p, const char *tag)
     if (p->rank == MAX_DIMS || !read_whole_number(tag + strlen("<dim>"), &dim))
         return false;
     open = dim < 0;
-    if (open && (p->rank > 0 || w->batch <= 0))
+    if (open && (p->rank > 0 || r->batch <= 0))
         return false;
     if (open)
-        dim = w->batch;
+        dim = r->batch;
     p->open |= open;
     p->dims[p->rank++] = dim;
     /* Both factors are at most MOST_ELEMENTS, far below the square root of the type's largest. */
@@ -124,9 +108,9 @@ static bool has_open(const struct ports *all)
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* Spends what a layer takes; false: it is not known, or too much. An output that is open is the
+/* Adds what a layer costs; false: that is not known, or too much. An output that is open is the
  * batch if this is so for the inputs. */
-typedef bool (*rule_fn)(struct work *w, const struct layer *l, uint64_t weight);
+typedef bool (*rule_fn)(struct run *r, const struct layer *l, uint64_t weight);
 
 /* An open dimension that no input has would have another reason. */
 static bool follows_inputs(const struct layer *l)
@@ -147,45 +131,45 @@ static uint64_t most_elements(const struct layer *l)
 
 /* Elements alone, sums over dimensions, or a function of rows: an output's first dimension is that
  * of an input. */
-static bool spend_elements(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_elements(struct run *r, const struct layer *l, uint64_t weight)
 {
-    return follows_inputs(l) && spend_some(w, weight, most_elements(l));
+    return follows_inputs(l) && cost_add(&r->cost, weight, most_elements(l));
 }
 
-static bool spend_nothing(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_nothing(struct run *r, const struct layer *l, uint64_t weight)
 {
-    (void)w;
+    (void)r;
     (void)weight;
     return !has_open(&l->out);
 }
 
-static bool spend_end(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_end(struct run *r, const struct layer *l, uint64_t weight)
 {
-    (void)w;
+    (void)r;
     (void)l;
     (void)weight;
     return true;
 }
 
-static bool spend_given(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_given(struct run *r, const struct layer *l, uint64_t weight)
 {
-    return l->out.n == 1 && spend_some(w, weight, l->out.all[0].n);
+    return l->out.n == 1 && cost_add(&r->cost, weight, l->out.all[0].n);
 }
 
 /* The same elements in another shape: the batch stays the batch if a row has as many as before. */
-static bool spend_shape(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_shape(struct run *r, const struct layer *l, uint64_t weight)
 {
     if (!follows_inputs(l) || l->out.n != 1)
         return false;
     if (l->out.all[0].open && (!l->in.all[0].open || l->in.all[0].n_row != l->out.all[0].n_row))
         return false;
-    return spend_some(w, weight, most_elements(l));
+    return cost_add(&r->cost, weight, most_elements(l));
 }
 
 /* Parts of a tensor, at places that values decide: of a known size. */
-static bool spend_known(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_known(struct run *r, const struct layer *l, uint64_t weight)
 {
-    return !has_open(&l->out) && spend_elements(w, l, weight);
+    return !has_open(&l->out) && add_elements(r, l, weight);
 }
 
 static bool is_true(const struct layer *l, const char *attribute)
@@ -193,17 +177,16 @@ static bool is_true(const struct layer *l, const char *attribute)
     return l->data && ir_is(ir_attribute(l->data, attribute), "true");
 }
 
-static bool spend_product(struct work *w, const struct layer *l, uint64_t each)
+static bool add_product(struct run *r, const struct layer *l, uint64_t each)
 {
     const struct port *out = &l->out.all[0];
-    uint64_t times;
 
     if (l->in.all[0].other || l->in.all[1].other || out->other)
-        each = each <= COST_SMALL ? each * OTHER_TYPES : each;
-    return !__builtin_mul_overflow(each, out->n, &times) && spend_some(w, 1, times);
+        each = each <= COST_SMALL ? each * COST_OTHER_TYPES : each;
+    return cost_add(&r->cost, each, out->n);
 }
 
-static bool spend_matmul(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_matmul(struct run *r, const struct layer *l, uint64_t weight)
 {
     const struct port *a = &l->in.all[0], *b = &l->in.all[1];
     bool turned = is_true(l, "transpose_a");
@@ -212,29 +195,24 @@ static bool spend_matmul(struct work *w, const struct layer *l, uint64_t weight)
     if (!follows_inputs(l) || l->in.n != 2 || l->out.n != 1 || a->rank < 2 || b->rank < 2 ||
         (a->open && a->rank == 2 && turned) || (b->open && b->rank == 2))
         return false;
-    return spend_product(w, l, (uint64_t)a->dims[a->rank - (turned ? 2 : 1)]);
+    return add_product(r, l, (uint64_t)a->dims[a->rank - (turned ? 2 : 1)]);
 }
 
-/* @before  dimensions of the weights that the output's elements differ in */
-static bool spend_window(struct work *w, const struct layer *l, size_t before)
+/* @weight  dimensions of the weights that the output's elements differ in */
+static bool add_convolution(struct run *r, const struct layer *l, uint64_t weight)
 {
     const struct port *weights = &l->in.all[1];
     uint64_t each = 1;
 
     if (!follows_inputs(l) || l->in.n != 2 || l->out.n != 1 || weights->open ||
-        weights->rank <= before)
+        weights->rank <= weight)
         return false;
-    for (size_t i = before; i < weights->rank; i++)
+    for (size_t i = weight; i < weights->rank; i++)
         each *= (uint64_t)weights->dims[i]; /* at most weights->n, or zeroes */
-    return spend_product(w, l, each);
+    return add_product(r, l, each);
 }
 
-static bool spend_convolution(struct work *w, const struct layer *l, uint64_t weight)
-{
-    return spend_window(w, l, weight);
-}
-
-static bool spend_pool(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_pool(struct run *r, const struct layer *l, uint64_t weight)
 {
     struct span kernel = l->data ? ir_attribute(l->data, "kernel") : (struct span){0};
     uint64_t each = weight;
@@ -250,108 +228,105 @@ static bool spend_pool(struct work *w, const struct layer *l, uint64_t weight)
         at = memchr(at, ',', (size_t)(kernel.end - at));
         at = at ? at + 1 : kernel.end;
     }
-    return spend_some(w, each, l->out.all[0].n);
+    return cost_add(&r->cost, each, l->out.all[0].n);
 }
 
 /* Batches one behind the other are another batch. */
-static bool spend_joined(struct work *w, const struct layer *l, uint64_t weight)
+static bool add_joined(struct run *r, const struct layer *l, uint64_t weight)
 {
     struct span axis = l->data ? ir_attribute(l->data, "axis") : (struct span){0};
 
     if (has_open(&l->out) && (axis.at == axis.end || *axis.at < '1' || *axis.at > '9'))
         return false;
-    return spend_elements(w, l, weight);
+    return add_elements(r, l, weight);
 }
-
-/* The cost of an element in multiplications, as in slow libraries. */
-enum { PLAIN = 1, DIVISION = 4, FUNCTION = 16, POWER = 32 };
 
 static const struct {
     const char *name;
     rule_fn rule;
     uint64_t weight;
 } ops[] = {
-    {"Parameter", spend_given, PLAIN},
-    {"Const", spend_nothing, PLAIN},
-    {"Result", spend_end, PLAIN},
-    {"Add", spend_elements, PLAIN},
-    {"Subtract", spend_elements, PLAIN},
-    {"Multiply", spend_elements, PLAIN},
-    {"Divide", spend_elements, DIVISION},
-    {"Power", spend_elements, POWER},
-    {"Minimum", spend_elements, PLAIN},
-    {"Maximum", spend_elements, PLAIN},
-    {"SquaredDifference", spend_elements, PLAIN},
-    {"LogicalAnd", spend_elements, PLAIN},
-    {"LogicalOr", spend_elements, PLAIN},
-    {"LogicalXor", spend_elements, PLAIN},
-    {"LogicalNot", spend_elements, PLAIN},
-    {"Equal", spend_elements, PLAIN},
-    {"NotEqual", spend_elements, PLAIN},
-    {"Less", spend_elements, PLAIN},
-    {"LessEqual", spend_elements, PLAIN},
-    {"Greater", spend_elements, PLAIN},
-    {"GreaterEqual", spend_elements, PLAIN},
-    {"Select", spend_elements, PLAIN},
-    {"PReLU", spend_elements, PLAIN},
-    {"ReLU", spend_elements, PLAIN},
-    {"Clamp", spend_elements, PLAIN},
-    {"Abs", spend_elements, PLAIN},
-    {"Negative", spend_elements, PLAIN},
-    {"Sign", spend_elements, PLAIN},
-    {"Floor", spend_elements, PLAIN},
-    {"Ceiling", spend_elements, PLAIN},
-    {"Round", spend_elements, DIVISION},
-    {"HardSigmoid", spend_elements, PLAIN},
-    {"HSigmoid", spend_elements, DIVISION},
-    {"HSwish", spend_elements, DIVISION},
-    {"Sqrt", spend_elements, DIVISION},
-    {"FakeQuantize", spend_elements, FUNCTION},
-    {"BatchNormInference", spend_elements, DIVISION},
-    {"MVN", spend_elements, FUNCTION},
-    {"Exp", spend_elements, FUNCTION},
-    {"Log", spend_elements, FUNCTION},
-    {"Sin", spend_elements, FUNCTION},
-    {"Cos", spend_elements, FUNCTION},
-    {"Tanh", spend_elements, FUNCTION},
-    {"Sigmoid", spend_elements, FUNCTION},
-    {"Swish", spend_elements, FUNCTION},
-    {"Mish", spend_elements, POWER},
-    {"Erf", spend_elements, FUNCTION},
-    {"Gelu", spend_elements, FUNCTION},
-    {"Elu", spend_elements, FUNCTION},
-    {"Selu", spend_elements, FUNCTION},
-    {"SoftPlus", spend_elements, FUNCTION},
-    {"SoftMax", spend_elements, FUNCTION},
-    {"Softmax", spend_elements, FUNCTION},
-    {"LogSoftmax", spend_elements, FUNCTION},
-    {"TopK", spend_elements, POWER},
-    {"ReduceMean", spend_elements, DIVISION},
-    {"ReduceSum", spend_elements, PLAIN},
-    {"ReduceMax", spend_elements, PLAIN},
-    {"ReduceMin", spend_elements, PLAIN},
-    {"ReduceProd", spend_elements, PLAIN},
-    {"Convert", spend_elements, PLAIN},
-    {"Reshape", spend_shape, PLAIN},
-    {"Squeeze", spend_shape, PLAIN},
-    {"Unsqueeze", spend_shape, PLAIN},
-    {"Transpose", spend_shape, DIVISION},
-    {"ShapeOf", spend_known, PLAIN},
-    {"Gather", spend_known, DIVISION},
-    {"Slice", spend_known, DIVISION},
-    {"StridedSlice", spend_known, DIVISION},
-    {"Split", spend_known, PLAIN},
-    {"VariadicSplit", spend_known, PLAIN},
-    {"Concat", spend_joined, PLAIN},
-    {"MatMul", spend_matmul, PLAIN},
-    {"Convolution", spend_convolution, 1},
-    {"GroupConvolution", spend_convolution, 2},
-    {"MaxPool", spend_pool, PLAIN},
-    {"AvgPool", spend_pool, PLAIN},
+    {"Parameter", add_given, COST_PLAIN},
+    {"Const", add_nothing, COST_PLAIN},
+    {"Result", add_end, COST_PLAIN},
+    {"Add", add_elements, COST_PLAIN},
+    {"Subtract", add_elements, COST_PLAIN},
+    {"Multiply", add_elements, COST_PLAIN},
+    {"Divide", add_elements, COST_DIVISION},
+    {"Power", add_elements, COST_POWER},
+    {"Minimum", add_elements, COST_PLAIN},
+    {"Maximum", add_elements, COST_PLAIN},
+    {"SquaredDifference", add_elements, COST_PLAIN},
+    {"LogicalAnd", add_elements, COST_PLAIN},
+    {"LogicalOr", add_elements, COST_PLAIN},
+    {"LogicalXor", add_elements, COST_PLAIN},
+    {"LogicalNot", add_elements, COST_PLAIN},
+    {"Equal", add_elements, COST_PLAIN},
+    {"NotEqual", add_elements, COST_PLAIN},
+    {"Less", add_elements, COST_PLAIN},
+    {"LessEqual", add_elements, COST_PLAIN},
+    {"Greater", add_elements, COST_PLAIN},
+    {"GreaterEqual", add_elements, COST_PLAIN},
+    {"Select", add_elements, COST_PLAIN},
+    {"PReLU", add_elements, COST_PLAIN},
+    {"ReLU", add_elements, COST_PLAIN},
+    {"Clamp", add_elements, COST_PLAIN},
+    {"Abs", add_elements, COST_PLAIN},
+    {"Negative", add_elements, COST_PLAIN},
+    {"Sign", add_elements, COST_PLAIN},
+    {"Floor", add_elements, COST_PLAIN},
+    {"Ceiling", add_elements, COST_PLAIN},
+    {"Round", add_elements, COST_DIVISION},
+    {"HardSigmoid", add_elements, COST_PLAIN},
+    {"HSigmoid", add_elements, COST_DIVISION},
+    {"HSwish", add_elements, COST_DIVISION},
+    {"Sqrt", add_elements, COST_DIVISION},
+    {"FakeQuantize", add_elements, COST_FUNCTION},
+    {"BatchNormInference", add_elements, COST_DIVISION},
+    {"MVN", add_elements, COST_FUNCTION},
+    {"Exp", add_elements, COST_FUNCTION},
+    {"Log", add_elements, COST_FUNCTION},
+    {"Sin", add_elements, COST_FUNCTION},
+    {"Cos", add_elements, COST_FUNCTION},
+    {"Tanh", add_elements, COST_FUNCTION},
+    {"Sigmoid", add_elements, COST_FUNCTION},
+    {"Swish", add_elements, COST_FUNCTION},
+    {"Mish", add_elements, COST_POWER},
+    {"Erf", add_elements, COST_FUNCTION},
+    {"Gelu", add_elements, COST_FUNCTION},
+    {"Elu", add_elements, COST_FUNCTION},
+    {"Selu", add_elements, COST_FUNCTION},
+    {"SoftPlus", add_elements, COST_FUNCTION},
+    {"SoftMax", add_elements, COST_FUNCTION},
+    {"Softmax", add_elements, COST_FUNCTION},
+    {"LogSoftmax", add_elements, COST_FUNCTION},
+    {"TopK", add_elements, COST_POWER},
+    {"ReduceMean", add_elements, COST_DIVISION},
+    {"ReduceSum", add_elements, COST_PLAIN},
+    {"ReduceMax", add_elements, COST_PLAIN},
+    {"ReduceMin", add_elements, COST_PLAIN},
+    {"ReduceProd", add_elements, COST_PLAIN},
+    {"Convert", add_elements, COST_PLAIN},
+    {"Reshape", add_shape, COST_PLAIN},
+    {"Squeeze", add_shape, COST_PLAIN},
+    {"Unsqueeze", add_shape, COST_PLAIN},
+    {"Transpose", add_shape, COST_DIVISION},
+    {"ShapeOf", add_known, COST_PLAIN},
+    {"Gather", add_known, COST_DIVISION},
+    {"Slice", add_known, COST_DIVISION},
+    {"StridedSlice", add_known, COST_DIVISION},
+    {"Split", add_known, COST_PLAIN},
+    {"VariadicSplit", add_known, COST_PLAIN},
+    {"Concat", add_joined, COST_PLAIN},
+    {"MatMul", add_matmul, COST_PLAIN},
+    {"Convolution", add_convolution, 1},
+    {"GroupConvolution", add_convolution, 2},
+    {"MaxPool", add_pool, COST_PLAIN},
+    {"AvgPool", add_pool, COST_PLAIN},
 };
 
 /* Operators of OpenVINO are of a set "opset1" or a later one. */
-static bool spend_layer(struct work *w, const struct layer *l)
+static bool add_layer(struct run *r, const struct layer *l)
 {
     size_t len = (size_t)(l->version.end - l->version.at);
 
@@ -359,30 +334,30 @@ static bool spend_layer(struct work *w, const struct layer *l)
         return false;
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
         if (ir_is(l->type, ops[i].name))
-            return (ops[i].rule == spend_nothing || spend_some(w, LAYER_WORK, 1)) &&
-                   ops[i].rule(w, l, ops[i].weight);
+            return (ops[i].rule == add_nothing || cost_add(&r->cost, COST_OPERATOR, 1)) &&
+                   ops[i].rule(r, l, ops[i].weight);
     return false;
 }
 
 /* ---- The graph ------------------------------------------------------------------------------- */
 
-static bool judge_layer(struct work *w, struct layer *l)
+static bool judge_layer(struct run *r, struct layer *l)
 {
-    bool small = !l->type.at || spend_layer(w, l);
+    bool small = !l->type.at || add_layer(r, l);
 
     memset(l, 0, sizeof(*l));
     return small;
 }
 
-static bool judge_tag(struct work *w, struct layer *l, const char *at)
+static bool judge_tag(struct run *r, struct layer *l, const char *at)
 {
     if (ir_is_tag(at, "<layer ")) {
-        if (!judge_layer(w, l)) /* one that is a single tag has no end of its own */
+        if (!judge_layer(r, l)) /* one that is a single tag has no end of its own */
             return false;
         l->type = ir_attribute(at, "type");
         l->version = ir_attribute(at, "version");
     } else if (ir_is_tag(at, "</layer>")) {
-        return judge_layer(w, l);
+        return judge_layer(r, l);
     } else if (ir_is_tag(at, "<body") || ir_is_tag(at, "<!")) {
         return false; /* a loop's body, a comment */
     } else if (ir_is_tag(at, "<data ")) {
@@ -392,22 +367,22 @@ static bool judge_tag(struct work *w, struct layer *l, const char *at)
     } else if (ir_is_tag(at, "<port ")) {
         return l->reading && begin_port(l, at);
     } else if (ir_is_tag(at, "<dim>")) {
-        return l->port && add_dim(w, l->port, at);
+        return l->port && add_dim(r, l->port, at);
     }
     return true;
 }
 
-bool work_is_small(const char *text, int64_t batch, uint64_t *ret_work)
+bool ir_cost_is_small(const char *text, int64_t batch, uint64_t *ret_cost)
 {
     struct layer *l = calloc(1, sizeof(*l));
-    struct work w = {.batch = batch};
+    struct run r = {.batch = batch};
     bool small = l != NULL;
 
     for (const char *at = ir_find_char(text, '<'); small && *at; at = ir_find_char(at + 1, '<'))
-        small = judge_tag(&w, l, at);
-    small = small && judge_layer(&w, l) && w.spent > 0;
+        small = judge_tag(&r, l, at);
+    small = small && judge_layer(&r, l) && r.cost > 0;
     free(l);
     if (small)
-        *ret_work = w.spent;
+        *ret_cost = r.cost;
     return small;
 }

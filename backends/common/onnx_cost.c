@@ -2,15 +2,13 @@
 /*
  * The file is read whole, since a small model has a small file, and walked in the order of its
  * nodes, which ONNX demands to be sorted. The shape of each tensor is computed, beginning with the
- * inputs. Each operator gives the shape of its first output, and adds its work. An unknown shape,
+ * inputs. Each operator gives the shape of its first output, and adds its cost. An unknown shape,
  * such as that of an operator's second output, makes the model one that is not small as soon as an
  * operator needs it.
  *
- * Work is counted in multiplications: an element of a sum or a copy is one, others are more
- * (ops[]); each node adds the overhead of ONNX Runtime. It is an upper estimate: fusions only
- * lessen it.
+ * What an operator costs is in ops[]; each node adds the overhead of a framework.
  */
-#include "onnxruntime/cost.h"
+#include "common/onnx_cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +21,6 @@ enum {
     MAX_TENSORS = 1024,
     MAX_DIMS = 8,
     MAX_INPUTS = 16,
-    NODE_COST = 2000,
-    OTHER_TYPES = 8, /* how much longer a product takes with elements other than FP32 */
 };
 
 /* ---- Numbers -------------------------------------------------------------------------------- */
@@ -91,16 +87,6 @@ static bool count_shape_elements(const struct shape *s, uint64_t *ret_n)
             return false;
     }
     *ret_n = n;
-    return true;
-}
-
-static bool spend_work(struct graph *g, uint64_t times, uint64_t n)
-{
-    uint64_t work;
-
-    if (__builtin_mul_overflow(times, n, &work) || work > COST_SMALL || g->cost + work > COST_SMALL)
-        return false;
-    g->cost += work;
     return true;
 }
 
@@ -360,7 +346,7 @@ static const struct tensor *find_node_input(const struct graph *g, const struct 
     return i < n->n_inputs ? find_tensor(g, &n->inputs[i]) : NULL;
 }
 
-/* Computes the shape of the first output and adds the operator's work. False: not small. */
+/* Computes the shape of the first output and adds the operator's cost. False: not small. */
 typedef bool (*rule_fn)(struct graph *g, const struct node *n, uint64_t weight, struct shape *out);
 
 static bool cost_same(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
@@ -371,7 +357,7 @@ static bool cost_same(struct graph *g, const struct node *n, uint64_t weight, st
     if (!in || !count_shape_elements(&in->shape, &elements))
         return false;
     *out = in->shape;
-    return spend_work(g, weight, elements);
+    return cost_add(&g->cost, weight, elements);
 }
 
 /* Shapes must agree from the right; 1 agrees with every size. */
@@ -405,7 +391,7 @@ static bool cost_elementwise(struct graph *g, const struct node *n, uint64_t wei
             return false;
     }
     return n->n_inputs > 0 && count_shape_elements(out, &elements) &&
-           spend_work(g, weight * n->n_inputs, elements);
+           cost_add(&g->cost, weight * n->n_inputs, elements);
 }
 
 static bool spend_products(struct graph *g, uint64_t weight, const struct shape *out, int64_t each)
@@ -414,8 +400,9 @@ static bool spend_products(struct graph *g, uint64_t weight, const struct shape 
 
     if (each < 0 || !count_shape_elements(out, &elements))
         return false;
-    return spend_work(g, weight * (g->other_types ? OTHER_TYPES : 1), elements) &&
-           spend_work(g, weight * (g->other_types ? OTHER_TYPES : 1) * elements, (uint64_t)each);
+    return cost_add(&g->cost, weight * (g->other_types ? COST_OTHER_TYPES : 1), elements) &&
+           cost_add(&g->cost, weight * (g->other_types ? COST_OTHER_TYPES : 1) * elements,
+                    (uint64_t)each);
 }
 
 static bool cost_gemm(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
@@ -470,7 +457,7 @@ static bool cost_flatten(struct graph *g, const struct node *n, uint64_t weight,
     if (!count_shape_elements(&front, &before) || !count_shape_elements(&back, &behind))
         return false;
     *out = (struct shape){.rank = 2, .dims = {(int64_t)before, (int64_t)behind}};
-    return spend_work(g, weight, before * behind);
+    return cost_add(&g->cost, weight, before * behind);
 }
 
 /* Reshapes to a shape in the file: 0 keeps the size, -1 is the rest. */
@@ -498,7 +485,7 @@ static bool cost_reshape(struct graph *g, const struct node *n, uint64_t weight,
     }
     if (left >= 0)
         out->dims[left] = (int64_t)(elements / given);
-    return spend_work(g, weight, elements);
+    return cost_add(&g->cost, weight, elements);
 }
 
 static bool cost_transpose(struct graph *g, const struct node *n, uint64_t weight,
@@ -540,7 +527,7 @@ static bool cost_concat(struct graph *g, const struct node *n, uint64_t weight, 
     if (n->n_inputs == 0)
         return false;
     out->dims[axis] = sum;
-    return count_shape_elements(out, &elements) && spend_work(g, weight, elements);
+    return count_shape_elements(out, &elements) && cost_add(&g->cost, weight, elements);
 }
 
 /* Computes the sizes behind the first two dimensions, for a window of that size. */
@@ -621,84 +608,81 @@ static bool cost_cast(struct graph *g, const struct node *n, uint64_t weight, st
            cost_same(g, n, weight, out);
 }
 
-/* The cost of an element in multiplications, as in slow libraries. */
-enum { PLAIN = 1, DIVISION = 4, FUNCTION = 16, POWER = 32 };
-
 static const struct {
     const char *name;
     rule_fn rule;
     uint64_t weight;
 } ops[] = {
-    {"Add", cost_elementwise, PLAIN},
-    {"Sub", cost_elementwise, PLAIN},
-    {"Mul", cost_elementwise, PLAIN},
-    {"Div", cost_elementwise, DIVISION},
-    {"Pow", cost_elementwise, POWER},
-    {"Min", cost_elementwise, PLAIN},
-    {"Max", cost_elementwise, PLAIN},
-    {"Sum", cost_elementwise, PLAIN},
-    {"Mean", cost_elementwise, DIVISION},
-    {"And", cost_elementwise, PLAIN},
-    {"Or", cost_elementwise, PLAIN},
-    {"Xor", cost_elementwise, PLAIN},
-    {"Equal", cost_elementwise, PLAIN},
-    {"Less", cost_elementwise, PLAIN},
-    {"LessOrEqual", cost_elementwise, PLAIN},
-    {"Greater", cost_elementwise, PLAIN},
-    {"GreaterOrEqual", cost_elementwise, PLAIN},
-    {"Where", cost_elementwise, PLAIN},
-    {"PRelu", cost_elementwise, PLAIN},
-    {"Identity", cost_same, PLAIN},
-    {"Abs", cost_same, PLAIN},
-    {"Neg", cost_same, PLAIN},
-    {"Not", cost_same, PLAIN},
-    {"Relu", cost_same, PLAIN},
-    {"LeakyRelu", cost_same, PLAIN},
-    {"Clip", cost_same, PLAIN},
-    {"Floor", cost_same, PLAIN},
-    {"Ceil", cost_same, PLAIN},
-    {"Round", cost_same, DIVISION},
-    {"Sign", cost_same, PLAIN},
-    {"Dropout", cost_same, PLAIN},
-    {"HardSigmoid", cost_same, PLAIN},
-    {"HardSwish", cost_same, PLAIN},
-    {"Sqrt", cost_same, DIVISION},
-    {"Reciprocal", cost_same, DIVISION},
-    {"BatchNormalization", cost_same, DIVISION},
-    {"LayerNormalization", cost_same, DIVISION},
-    {"InstanceNormalization", cost_same, DIVISION},
-    {"Exp", cost_same, FUNCTION},
-    {"Log", cost_same, FUNCTION},
-    {"Sin", cost_same, FUNCTION},
-    {"Cos", cost_same, FUNCTION},
-    {"Tanh", cost_same, FUNCTION},
-    {"Sigmoid", cost_same, FUNCTION},
-    {"Erf", cost_same, FUNCTION},
-    {"Gelu", cost_same, FUNCTION},
-    {"Elu", cost_same, FUNCTION},
-    {"Selu", cost_same, FUNCTION},
-    {"Softplus", cost_same, FUNCTION},
-    {"Softmax", cost_same, FUNCTION},
-    {"LogSoftmax", cost_same, FUNCTION},
-    {"Cast", cost_cast, PLAIN},
-    {"Flatten", cost_flatten, PLAIN},
-    {"Reshape", cost_reshape, PLAIN},
-    {"Transpose", cost_transpose, DIVISION},
-    {"Concat", cost_concat, PLAIN},
-    {"Gemm", cost_gemm, PLAIN},
-    {"MatMul", cost_matmul, PLAIN},
-    {"Conv", cost_conv, PLAIN},
-    {"MaxPool", cost_pool, PLAIN},
-    {"AveragePool", cost_pool, PLAIN},
-    {"GlobalAveragePool", cost_global_pool, PLAIN},
-    {"GlobalMaxPool", cost_global_pool, PLAIN},
+    {"Add", cost_elementwise, COST_PLAIN},
+    {"Sub", cost_elementwise, COST_PLAIN},
+    {"Mul", cost_elementwise, COST_PLAIN},
+    {"Div", cost_elementwise, COST_DIVISION},
+    {"Pow", cost_elementwise, COST_POWER},
+    {"Min", cost_elementwise, COST_PLAIN},
+    {"Max", cost_elementwise, COST_PLAIN},
+    {"Sum", cost_elementwise, COST_PLAIN},
+    {"Mean", cost_elementwise, COST_DIVISION},
+    {"And", cost_elementwise, COST_PLAIN},
+    {"Or", cost_elementwise, COST_PLAIN},
+    {"Xor", cost_elementwise, COST_PLAIN},
+    {"Equal", cost_elementwise, COST_PLAIN},
+    {"Less", cost_elementwise, COST_PLAIN},
+    {"LessOrEqual", cost_elementwise, COST_PLAIN},
+    {"Greater", cost_elementwise, COST_PLAIN},
+    {"GreaterOrEqual", cost_elementwise, COST_PLAIN},
+    {"Where", cost_elementwise, COST_PLAIN},
+    {"PRelu", cost_elementwise, COST_PLAIN},
+    {"Identity", cost_same, COST_PLAIN},
+    {"Abs", cost_same, COST_PLAIN},
+    {"Neg", cost_same, COST_PLAIN},
+    {"Not", cost_same, COST_PLAIN},
+    {"Relu", cost_same, COST_PLAIN},
+    {"LeakyRelu", cost_same, COST_PLAIN},
+    {"Clip", cost_same, COST_PLAIN},
+    {"Floor", cost_same, COST_PLAIN},
+    {"Ceil", cost_same, COST_PLAIN},
+    {"Round", cost_same, COST_DIVISION},
+    {"Sign", cost_same, COST_PLAIN},
+    {"Dropout", cost_same, COST_PLAIN},
+    {"HardSigmoid", cost_same, COST_PLAIN},
+    {"HardSwish", cost_same, COST_PLAIN},
+    {"Sqrt", cost_same, COST_DIVISION},
+    {"Reciprocal", cost_same, COST_DIVISION},
+    {"BatchNormalization", cost_same, COST_DIVISION},
+    {"LayerNormalization", cost_same, COST_DIVISION},
+    {"InstanceNormalization", cost_same, COST_DIVISION},
+    {"Exp", cost_same, COST_FUNCTION},
+    {"Log", cost_same, COST_FUNCTION},
+    {"Sin", cost_same, COST_FUNCTION},
+    {"Cos", cost_same, COST_FUNCTION},
+    {"Tanh", cost_same, COST_FUNCTION},
+    {"Sigmoid", cost_same, COST_FUNCTION},
+    {"Erf", cost_same, COST_FUNCTION},
+    {"Gelu", cost_same, COST_FUNCTION},
+    {"Elu", cost_same, COST_FUNCTION},
+    {"Selu", cost_same, COST_FUNCTION},
+    {"Softplus", cost_same, COST_FUNCTION},
+    {"Softmax", cost_same, COST_FUNCTION},
+    {"LogSoftmax", cost_same, COST_FUNCTION},
+    {"Cast", cost_cast, COST_PLAIN},
+    {"Flatten", cost_flatten, COST_PLAIN},
+    {"Reshape", cost_reshape, COST_PLAIN},
+    {"Transpose", cost_transpose, COST_DIVISION},
+    {"Concat", cost_concat, COST_PLAIN},
+    {"Gemm", cost_gemm, COST_PLAIN},
+    {"MatMul", cost_matmul, COST_PLAIN},
+    {"Conv", cost_conv, COST_PLAIN},
+    {"MaxPool", cost_pool, COST_PLAIN},
+    {"AveragePool", cost_pool, COST_PLAIN},
+    {"GlobalAveragePool", cost_global_pool, COST_PLAIN},
+    {"GlobalMaxPool", cost_global_pool, COST_PLAIN},
 };
 
 static bool add_node(struct graph *g, struct message_bytes b)
 {
     struct node n;
 
-    if (!read_node(b, &n) || !spend_work(g, NODE_COST, 1))
+    if (!read_node(b, &n) || !cost_add(&g->cost, COST_OPERATOR, 1))
         return false;
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct tensor out = {.name = n.output};
@@ -768,7 +752,7 @@ static unsigned char *read_model_file(const char *path, size_t *ret_size)
     return bytes;
 }
 
-bool cost_is_small(const char *file, int64_t batch, uint64_t *ret_cost)
+bool onnx_cost_is_small(const char *file, int64_t batch, uint64_t *ret_cost)
 {
     size_t size;
     unsigned char *bytes = read_model_file(file, &size);
