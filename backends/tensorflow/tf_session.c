@@ -62,12 +62,14 @@ static TRITONSERVER_Error *make_options(const struct tf_loaded *l, struct tf_sta
     const struct tf_asked *a = &l->m->asked;
     const struct tf_api *api = &l->lib->api;
     struct options_text text = {{0}, 0};
-    bool small = a->inter_threads == 0 && l->m->signature.facts.n_nodes <= SMALL_NODES;
+    int64_t inter_threads = a->inter_threads;
 
+    if (inter_threads == 0 && l->m->signature.facts.n_nodes <= SMALL_NODES)
+        inter_threads = -1; /* the caller's thread */
     if (a->intra_threads > 0)
         put_session_option(&text, 2, a->intra_threads);
-    if (small || a->inter_threads > 0)
-        put_session_option(&text, 5, small ? -1 : a->inter_threads); /* -1: the caller's thread */
+    if (inter_threads != 0)
+        put_session_option(&text, 5, inter_threads);
     if (!a->hard_placement)
         put_session_option(&text, 7, 1);
     if (a->own_threads)

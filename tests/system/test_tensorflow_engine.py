@@ -269,6 +269,28 @@ def test_the_compiler_xla(tmp_path, exported):
                 in log) and "model 'off': optimization" not in log
 
 
+def switches_of_pool(running):
+    """How often the threads of TensorFlow's pool for operators have waited for work; in each execution by the pool it grows."""
+    tasks = [task for task in pathlib.Path(f"/proc/{running.pid}/task").iterdir() if (task / "comm").read_text().startswith("tf_Compute")]
+    return sum(int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M).group(1)) for task in tasks)
+
+
+def test_threads_for_operators(tmp_path, exported):
+    """Below 0 the thread of the instance computes, as it does for a small model by default; with 2 TensorFlow's pool does."""
+    for name, number in (("default", "0"), ("below", "-1"), ("far", "-7"), ("pool", "2")):
+        add(tmp_path, exported, "dense", BATCHES, as_name=name, TF_NUM_INTER_THREADS=number)
+    (inputs, expected), *_ = cases(exported, "dense")
+    with servers.Server(tmp_path, flags=[ENGINE]) as running:
+        grown = {}
+        for name in ("default", "below", "far", "pool"):
+            check(infer(running, name, **inputs), expected)
+            before = switches_of_pool(running)
+            for _ in range(10):
+                check(infer(running, name, **inputs), expected)
+            grown[name] = switches_of_pool(running) > before
+        assert grown == {"default": False, "below": False, "far": False, "pool": True}
+
+
 def test_operators_that_are_placed_on_a_gpu(tmp_path):
     floats = saved_models.of_type(np.float32)
     graph = saved_models.placeholder("in_x", np.float32, [-1, 4]) + saved_models.field(
