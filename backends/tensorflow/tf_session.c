@@ -8,6 +8,7 @@
 #include "tensorflow/tf_session.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -358,6 +359,10 @@ static TRITONSERVER_Error *read_graphdef(const struct tf_loaded *l, struct tf_se
 
 /* ---- Libraries of operators ------------------------------------------------------------------ */
 
+/* A library has been loaded. Any model that is loaded later may have its operators in its graph,
+ * and they may keep a tensor for later executions. */
+static atomic_bool operators_loaded;
+
 /* Loads a library of operators, which stays loaded. */
 static TRITONSERVER_Error *load_operator_library(const struct tf_loaded *l, const char *name)
 {
@@ -376,6 +381,7 @@ static TRITONSERVER_Error *load_operator_library(const struct tf_loaded *l, cons
                              l->m->name, name);
     TRY(extension_find(l->m->frame->handle, l->m->name, "op_library_filename", name, &path));
     status = api->NewStatus();
+    operators_loaded = true;
     handle = api->LoadLibrary(path, status);
     if (handle)
         api->DeleteLibraryHandle(handle);
@@ -541,7 +547,7 @@ TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_mode
     err = load_operators(l);
     if (!err)
         err = add_session(l);
-    l->in_place = !m->signature.facts.keeps;
+    l->in_place = !m->signature.facts.keeps && !operators_loaded;
     if (!err)
         err = take_configured(l);
     if (err)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.utils.shared_memory as shared_memory
 from tritonclient.utils import InferenceServerException
 
 import repository
@@ -303,18 +304,19 @@ def test_operators_that_are_placed_on_a_gpu(tmp_path):
     assert "/device:GPU:0" in reasons_of(tmp_path, ENGINE, "--backend-config=tensorflow,allow-soft-placement=false")["placed"]
 
 
-def write_twice(root):
-    """A model of the operator ConchTwice, and the library of it."""
-    floats = saved_models.placeholder("in_x", np.float32, [-1, 4]) + saved_models.node("out", "ConchTwice", ["in_x"])
+def write_operator(root, name, operator):
+    """A model of one of the operators in tensorflow_op.c, and the library of them."""
+    floats = saved_models.placeholder("in_x", np.float32, [-1, 4]) + saved_models.node("out", operator, ["in_x"])
     signature = saved_models.signature({"x": ("in_x:0", np.float32, [-1, 4])}, {"y": ("out:0", np.float32, [-1, 4])})
-    write(root, "twice", saved_models.saved_model(saved_models.meta_graph(floats, {"serving_default": signature})),
+    write(root, name, saved_models.saved_model(saved_models.meta_graph(floats, {"serving_default": signature})),
           'model_operations { op_library_filename: "ops.so" }\n')
     source = pathlib.Path(__file__).with_name("tensorflow_op.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", root / "twice/ops.so", source, f"-L{LIBRARY.parent}", "-l:libtensorflow_framework.so.2"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", root / name / "ops.so", source, f"-L{LIBRARY.parent}", "-l:libtensorflow_framework.so.2"],
+                   check=True)
 
 
 def test_libraries_of_operators(tmp_path):
-    write_twice(tmp_path)
+    write_operator(tmp_path, "twice", "ConchTwice")
     assert ("model 'twice': the library of operators 'ops.so' (op_library_filename) is code that would run in the server; "
             "--backend-config=tensorflow,allow-extensions=1 permits it") in reasons_of(tmp_path)["twice"]
     with servers.Server(tmp_path, flags=["--backend-config=tensorflow,allow-extensions=1"]) as running:
@@ -327,6 +329,26 @@ def test_libraries_of_operators(tmp_path):
         if content is not None:
             library.write_bytes(content)
         assert text.format(library) in reasons_of(tmp_path, "--backend-config=tensorflow,allow-extensions=1")["twice"]
+
+
+def test_operators_of_libraries_may_keep_their_inputs(tmp_path):
+    """The tensor that the operator keeps is no memory of the request: the client writes to that before the next one."""
+    write_operator(tmp_path, "before", "ConchBefore")
+    x = np.float32([[1, 2, 3, 4]])
+    with servers.Server(tmp_path, flags=["--backend-config=tensorflow,allow-extensions=1", "--allow-client-shm=true"]) as running, \
+            tritonclient.http.InferenceServerClient(running.url) as client:
+        name = f"/conch-kept-{os.getpid()}"
+        region = shared_memory.create_shared_memory_region("kept", name, x.nbytes)
+        try:
+            client.register_system_shared_memory("kept", name, x.nbytes)
+            tensor = tritonclient.http.InferInput("x", [1, 4], "FP32")
+            tensor.set_shared_memory("kept", x.nbytes)
+            for n in range(1, 4):
+                shared_memory.set_shared_memory_region(region, [n * x])
+                np.testing.assert_array_equal(client.infer("before", [tensor]).as_numpy("y"), max(n - 1, 1) * x)
+        finally:
+            client.unregister_system_shared_memory()
+            shared_memory.destroy_shared_memory_region(region)
 
 
 def test_sessions_are_shared_by_so_many_instances(tmp_path, exported):
