@@ -216,3 +216,14 @@ void fake_answer(struct request *r)
     must(response_send(resp, RESPONSE_FINAL, NULL), "response_send");
     must(request_release(r), "request_release");
 }
+
+void fake_answer_or_fail(struct request *r)
+{
+    struct response *resp;
+    struct status *st = response_new(r, &resp);
+    if (st)
+        request_fail(r, st);
+    else
+        must(response_send(resp, RESPONSE_FINAL, NULL), "response_send");
+    must(request_release(r), "request_release");
+}

@@ -74,5 +74,7 @@ void fake_request_end(struct fake_request *fr);
 /* fake_answer - answers as a good backend does: one final response without outputs, and the
  * release. */
 void fake_answer(struct request *r);
+/* fake_answer_or_fail - the same, where memory may lack: a request that gets no response fails. */
+void fake_answer_or_fail(struct request *r);
 
 #endif

@@ -594,15 +594,8 @@ static struct status *execute_without_memory(struct instance *in, struct request
 {
     if (in->state != in)
         atomic_fetch_add(&n_used_after_end, 1);
-    for (uint32_t i = 0; i < n; i++) {
-        struct response *resp;
-        struct status *st = response_new(requests[i], &resp);
-        if (st)
-            request_fail(requests[i], st);
-        else
-            assert_null(response_send(resp, RESPONSE_FINAL, NULL));
-        assert_null(request_release(requests[i]));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer_or_fail(requests[i]);
     return NULL;
 }
 
