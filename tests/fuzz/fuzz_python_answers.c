@@ -511,6 +511,8 @@ TRITONSERVER_Error *fuzz_readiness_changed(TRITONBACKEND_ModelInstance *changed)
 #include "python/tensor.c"
 #include "python/text.c"
 
+#include "lib/python_stand_ins.h"
+
 /* What has a process or a thread is not here. */
 bool watcher_add(struct watch *w, int fd, uint32_t events)
 {
@@ -529,31 +531,6 @@ void watcher_change(struct watch *w, uint32_t events)
 void watcher_remove(struct watch *w)
 {
     (void)w;
-}
-
-void watcher_post(struct job *j)
-{
-    (void)j;
-}
-
-void watcher_set_timer(struct timer *t, uint64_t at_ns)
-{
-    (void)t;
-    (void)at_ns;
-}
-
-void watcher_clear_timer(struct timer *t)
-{
-    (void)t;
-}
-
-TRITONSERVER_Error *watcher_ref(void)
-{
-    return NULL;
-}
-
-void watcher_unref(void)
-{
 }
 
 TRITONSERVER_Error *watcher_run(void (*run)(void *arg), void *arg)
@@ -602,40 +579,6 @@ const char *const *environment_variables(const struct environment *e)
 {
     (void)e;
     return NULL;
-}
-
-bool model_command(struct child *c, const struct arguments *a)
-{
-    (void)c;
-    (void)a;
-    return true;
-}
-
-void model_start(const struct model *m, struct child_start *ret_start)
-{
-    (void)m;
-    *ret_start = (struct child_start){0};
-}
-
-struct child *model_give_child(const struct model *m, const struct child_start *start)
-{
-    (void)m;
-    (void)start;
-    return NULL;
-}
-
-TRITONSERVER_Error *model_arguments(const struct model *m, TRITONBACKEND_ModelInstance *instance,
-                                    struct arguments *ret_arguments)
-{
-    (void)m;
-    (void)instance;
-    (void)ret_arguments;
-    return NULL;
-}
-
-void arguments_done(struct arguments *a)
-{
-    (void)a;
 }
 
 /* ---- The target -------------------------------------------------------------------------------

@@ -8,6 +8,8 @@
 #include "python/instance.c"
 #include "python/pack.c"
 
+#include "lib/python_stand_ins.h"
+
 #include <setjmp.h>
 
 #include <cmocka.h>
@@ -56,13 +58,6 @@ const char *child_cause(struct child *c)
     return "has ended";
 }
 
-bool model_command(struct child *c, const struct arguments *a)
-{
-    (void)c;
-    (void)a;
-    return true;
-}
-
 TRITONSERVER_Error *child_read_apart(struct child *c)
 {
     (void)c;
@@ -76,62 +71,10 @@ TRITONSERVER_Error *child_start(const struct child_start *start, struct child **
     return NULL;
 }
 
-TRITONSERVER_Error *model_arguments(const struct model *m, TRITONBACKEND_ModelInstance *instance,
-                                    struct arguments *ret_arguments)
-{
-    (void)m;
-    (void)instance;
-    (void)ret_arguments;
-    return NULL;
-}
-
-void arguments_done(struct arguments *a)
-{
-    (void)a;
-}
-
-void model_start(const struct model *m, struct child_start *ret_start)
-{
-    (void)m;
-    *ret_start = (struct child_start){0};
-}
-
-struct child *model_give_child(const struct model *m, const struct child_start *start)
-{
-    (void)m;
-    (void)start;
-    return NULL;
-}
-
 void families_count_restart(const char *model, const char *version)
 {
     (void)model;
     (void)version;
-}
-
-TRITONSERVER_Error *watcher_ref(void)
-{
-    return NULL;
-}
-
-void watcher_unref(void)
-{
-}
-
-void watcher_post(struct job *j)
-{
-    (void)j;
-}
-
-void watcher_set_timer(struct timer *t, uint64_t at_ns)
-{
-    (void)t;
-    (void)at_ns;
-}
-
-void watcher_clear_timer(struct timer *t)
-{
-    (void)t;
 }
 
 void *arena_take(struct arena *a, uint64_t size_bytes, uint64_t *ret_at)
