@@ -365,9 +365,9 @@ def forward(self, x, start, end, ready, id):
 # ---- Parameters that no answer depends on
 
 
-def count_threads(pid, name):
+def count_threads(server, name):
     """A thread has the name of the one that started it, unless it takes another."""
-    return torch_models.thread_names(pid).count(name)
+    return server.names_of_threads().count(name)
 
 
 def test_operators_use_as_many_threads_as_the_parameter_says(tmp_path):
@@ -377,9 +377,9 @@ def test_operators_use_as_many_threads_as_the_parameter_says(tmp_path):
                                  INTRA_OP_THREAD_COUNT=n, CONCH_EXECUTION="thread")
     with servers.Server(tmp_path) as running:
         for n in (5, 3, 1):
-            assert count_threads(running.pid, f"m{n}_0_0") == 1
+            assert count_threads(running, f"m{n}_0_0") == 1
             ask(running.url, f"m{n}", x=np.ones(1 << 20, np.float32))
-        servers.wait_for(lambda: [count_threads(running.pid, f"m{n}_0_0") for n in (5, 3, 1)] == [5, 3, 1], 20, "each has its threads")
+        servers.wait_for(lambda: [count_threads(running, f"m{n}_0_0") for n in (5, 3, 1)] == [5, 3, 1], 20, "each has its threads")
 
 
 @pytest.mark.parametrize("n", [3, 5])
@@ -391,7 +391,7 @@ def test_forks_use_as_many_threads_as_the_parameter_says(tmp_path, n):
     file.write_bytes(rewritten(file.read_bytes(), lambda _, content: content.replace(b"torch.relu(x)", b"torch.wait(fork(torch.relu, x))")))
     with servers.Server(tmp_path) as running:
         assert ask(running.url, "m", x=ONE).as_numpy("y").tolist() == [1]
-        servers.wait_for(lambda: count_threads(running.pid, "PTThreadPool") == n, 20, "they have their names")
+        servers.wait_for(lambda: count_threads(running, "PTThreadPool") == n, 20, "they have their names")
 
 
 # What PyTorch's log says of a script: it was watched, was compiled in the newer way and in the older, and operators were joined.

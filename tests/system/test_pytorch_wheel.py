@@ -13,7 +13,6 @@ from tritonclient.utils import InferenceServerException
 
 import repository
 import server as servers
-import torch_models
 import torch_wheel
 
 pytestmark = pytest.mark.skipif(torch_wheel.MISSING is not None, reason=torch_wheel.MISSING or "")
@@ -193,7 +192,7 @@ def test_operators_that_a_package_calls_use_as_many_threads_as_the_parameter_say
     with servers.Server(tmp_path / "models", flags=flags, env=ENV) as running, tritonclient.http.InferenceServerClient(running.url) as client:
         for n in (4, 1, 3):
             np.testing.assert_array_equal(ask(client, f"s{n}", x=x).as_numpy("y"), np.sort(x))
-            servers.wait_for(lambda: torch_models.thread_names(running.pid).count(f"s{n}_0_0") == n, 20, f"{n} threads")
+            servers.wait_for(lambda: running.names_of_threads().count(f"s{n}_0_0") == n, 20, f"{n} threads")
 
 
 def version_line(env, *flags):

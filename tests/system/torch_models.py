@@ -2,7 +2,6 @@
 """TorchScript models that are made when a test needs them, by the program torch_script (tests/torch), which is built where
 PyTorch's headers are."""
 
-import contextlib
 import functools
 import pathlib
 import subprocess
@@ -43,15 +42,6 @@ def parameter_text(file, value):
         return ",".join(map(str, value))
     value.astype(np.float32).tofile(file)
     return f"{','.join(map(str, value.shape))}@{file}"
-
-
-def thread_names(pid):
-    """Of a process; a thread that ends meanwhile has none."""
-    names = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            names.append((task / "comm").read_text().strip())
-    return names
 
 
 def write_model(root, name, script, *tensors, more="", kind='backend: "pytorch"\n', weights=(), **parameters):
