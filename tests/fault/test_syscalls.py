@@ -7,7 +7,6 @@ own connection: none of the faults is a reason to drop one.
 
 import concurrent.futures
 import json
-import os
 import pathlib
 import resource
 import signal
@@ -136,11 +135,6 @@ def test_clients_that_vanish_leave_nothing(models, tmp_path):
         assert_descriptors_come_back(server, before)
 
 
-def cpu_seconds(server):
-    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def accepted(server):
     """The ports of the clients whose connections the server has accepted: clients in the kernel's queue belong to no
     process yet."""
@@ -174,12 +168,12 @@ def test_without_descriptors_new_connections_wait(models):
                 assert_payload(connection.response(), bytes(16))
 
         # The others are not served, and waiting uses almost no CPU: 3 s without a busy loop.
-        cpu_before = cpu_seconds(server)
+        cpu_before = server.cpu_s()
         waiting[0].socket.settimeout(3)
         with pytest.raises(TimeoutError):
             waiting[0].response()
         waiting[0].socket.settimeout(60)
-        assert cpu_seconds(server) - cpu_before < 1
+        assert server.cpu_s() - cpu_before < 1
         assert accepted(server) == ports
         for connection in inside:
             connection.send(rest)

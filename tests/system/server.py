@@ -251,6 +251,11 @@ class Server:
                 names.append(file.read().strip())
         return names
 
+    def cpu_s(self):
+        """The time that its threads have computed so far."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def await_rest(self):
         """Waits until all models are loaded that can be, where one cannot (--exit-on-error=false)."""
         text = b"the server starts without some of its models"

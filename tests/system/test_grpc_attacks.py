@@ -3,7 +3,6 @@
 memory; meanwhile another client is served. Limits of time hold on a machine that is many times slower."""
 
 import contextlib
-import os
 import pathlib
 import re
 import resource
@@ -49,11 +48,6 @@ def memory(server):
     return 1024 * int(re.search(r"^VmRSS:\s+(\d+) kB", text, re.M)[1])
 
 
-def cpu_s(server):
-    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Watch:
     """Makes calls while the block runs, one after the other, and notes the server's memory and CPU. At the end the calls
     must have been served, and memory and CPU within their bounds."""
@@ -84,7 +78,7 @@ class Watch:
 
     def __enter__(self):
         self.at_first = memory(self.server)
-        self._cpu_before = cpu_s(self.server)
+        self._cpu_before = self.server.cpu_s()
         self._thread.start()
         return self
 
@@ -102,7 +96,7 @@ class Watch:
             return
         if self._fault:
             raise self._fault
-        used_s = cpu_s(self.server) - self._cpu_before
+        used_s = self.server.cpu_s() - self._cpu_before
         assert used_s < self.cpu or SANITIZED, f"{used_s} s of CPU"
         grown = self.most - self.at_first
         assert grown < self.growth or SANITIZED, f"memory has grown by {grown >> 10} KiB"

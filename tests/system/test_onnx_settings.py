@@ -16,7 +16,7 @@ import onnx_models
 import repository
 import server as servers
 from server import Server, wait_for
-from wire import Connection, given, infer
+from wire import given, infer, leave_run
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402
@@ -312,6 +312,9 @@ def write_loop(root, name, more=ONE_INSTANCE):
     )
 
 
+FOREVER = {"inputs": [given("N", "INT64", [1], [1000000000000])]}
+
+
 def test_a_client_that_leaves_ends_its_run(models):
     write_loop(models, "loop")
     with Server(models) as running:
@@ -320,10 +323,7 @@ def test_a_client_that_leaves_ends_its_run(models):
 
         assert count(3) == [3]
         for turn in range(3):
-            with Connection(running) as gone:
-                body = b'{"inputs":[{"name":"N","datatype":"INT64","shape":[1],"data":[1000000000000]}]}'
-                gone.send(b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-                wait_for(lambda: in_flight(running), 60, "the loop runs")
+            leave_run(running, "loop", FOREVER)
             assert count(turn) == [turn]  # by the same and only instance, whose run has ended
 
 
@@ -337,21 +337,10 @@ def test_a_cancelled_run_is_answered_as_cancelled(models):
     assert embed.of(said, "c")[0].startswith("response OUT:INT64:1:3"), said
 
 
-def in_flight(server):
-    """Is a thread of the server computing? Compares its CPU time twice."""
-    ticks = sum(map(int, pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
-    before = getattr(server, "ticks_seen", None)
-    server.ticks_seen = ticks
-    return before is not None and ticks - before >= 1
-
-
 def test_a_cancelled_run_leaves_other_runs_alone(models):
     """Two instances: the end of one client's run does not touch the run of another client."""
     write_loop(models, "loop", "instance_group [ { count: 2 kind: KIND_CPU } ]\n")
     with Server(models) as running, concurrent.futures.ThreadPoolExecutor(1) as pool:
         stays = pool.submit(infer, running, "loop", {"inputs": [given("N", "INT64", [1], [50000])]})
-        with Connection(running) as gone:
-            body = b'{"inputs":[{"name":"N","datatype":"INT64","shape":[1],"data":[1000000000000]}]}'
-            gone.send(b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            wait_for(lambda: in_flight(running), 60, "the loops run")
+        leave_run(running, "loop", FOREVER)
         assert stays.result().json()["outputs"][0]["data"] == [50000]

@@ -15,9 +15,7 @@ import openvino_models as models  # noqa: E402
 import repository  # noqa: E402
 import saved_models  # noqa: E402
 import server as servers  # noqa: E402
-from test_grpc_attacks import cpu_s  # noqa: E402
-from test_onnx_settings import in_flight  # noqa: E402
-from wire import Connection  # noqa: E402
+from wire import given, leave_run  # noqa: E402
 
 LAYERS, COLUMNS = 200, 256
 FOREVER = 40000    # rows: a minute and more
@@ -39,16 +37,12 @@ def write_long(root, instances=1):
 
 def count(server, n):
     with tritonclient.http.InferenceServerClient(server.url, network_timeout=120) as client:
-        given = tritonclient.http.InferInput("n", [1], "INT64").set_data_from_numpy(np.array([n]))
-        return client.infer("long", [given]).as_numpy("sum").item()
+        asked = tritonclient.http.InferInput("n", [1], "INT64").set_data_from_numpy(np.array([n]))
+        return client.infer("long", [asked]).as_numpy("sum").item()
 
 
 def leave(server):
-    """A client that asks for a long run, and goes while it lasts."""
-    with Connection(server) as gone:
-        body = b'{"inputs":[{"name":"n","datatype":"INT64","shape":[1],"data":[%d]}]}' % FOREVER
-        gone.send(b"POST /v2/models/long/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        servers.wait_for(lambda: in_flight(server), 60, "the model runs")
+    leave_run(server, "long", {"inputs": [given("n", "INT64", [1], [FOREVER])]})
 
 
 def test_a_client_that_leaves_ends_its_run(tmp_path):
@@ -88,15 +82,11 @@ def test_a_run_of_a_saved_model_ends_as_well(tmp_path):
                                     + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
     saved_models.write(folder, saved_models.products(np.eye(size, dtype=np.float32), 400, [-1, size]))
     with servers.Server(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url, network_timeout=60) as client:
-        given = tritonclient.http.InferInput("x", [rows, size], "FP32").set_data_from_numpy(np.zeros((rows, size), np.float32))
-        body, head = client.generate_request_body([given])
-        with Connection(running) as gone:
-            gone.send(f"POST /v2/models/long/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: {head}\r\n"
-                      f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            before = cpu_s(running)
-            servers.wait_for(lambda: cpu_s(running) - before > 2, 60, "the model runs: the body alone takes a tenth of that")
+        x = tritonclient.http.InferInput("x", [rows, size], "FP32").set_data_from_numpy(np.zeros((rows, size), np.float32))
+        body, head = client.generate_request_body([x])
+        leave_run(running, "long", body[:head], body[head:], after_s=2)    # the body alone takes a tenth of that
         ones = np.ones((1, size), np.float32)
-        given = tritonclient.http.InferInput("x", ones.shape, "FP32").set_data_from_numpy(ones)
-        np.testing.assert_allclose(client.infer("long", [given]).as_numpy("y"), ones)
+        x = tritonclient.http.InferInput("x", ones.shape, "FP32").set_data_from_numpy(ones)
+        np.testing.assert_allclose(client.infer("long", [x]).as_numpy("y"), ones)
         stats = client.get_inference_statistics("long")["model_stats"][0]["inference_stats"]
         assert stats["success"]["count"] == 1

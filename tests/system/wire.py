@@ -5,6 +5,7 @@ import json
 import select
 import socket
 
+from server import wait_for
 from tls_socket import TlsSocket
 
 
@@ -145,11 +146,23 @@ def ask(server, method, path, body=None, headers=()):
 
 def infer(server, model, document, tail=b"", headers=()):
     """An inference request; with a tail it is in the binary form. document: an object, or the bytes to send."""
+    return ask(server, *infer_request(model, document, tail, headers))
+
+
+def infer_request(model, document, tail=b"", headers=()):
     head = document if isinstance(document, bytes) else json.dumps(document).encode()
     headers = dict(headers)
     if tail:
         headers["Inference-Header-Content-Length"] = len(head)
-    return ask(server, "POST", f"/v2/models/{model}/infer", head + tail, headers)
+    return "POST", f"/v2/models/{model}/infer", head + tail, headers
+
+
+def leave_run(server, model, document, tail=b"", after_s=0.2):
+    """Asks for a long run, as infer() does, and closes the connection when the server has computed for so long."""
+    with Connection(server) as gone:
+        before_s = server.cpu_s()
+        gone.send(request_bytes(*infer_request(model, document, tail)))
+        wait_for(lambda: server.cpu_s() - before_s > after_s, 60, f"the model {model} runs")
 
 
 def given(name, datatype, shape, data, **more):
