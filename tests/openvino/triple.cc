@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * triple - an extension of OpenVINO with one operator: Triple, three times its input.
- * tests/system/test_openvino.py compiles it.
+ * tests/system/test_openvino_extensions.py compiles it.
  */
 #include <openvino/core/op_extension.hpp>
 #include <openvino/op/op.hpp>

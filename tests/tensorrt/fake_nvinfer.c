@@ -15,8 +15,8 @@
  *     op ones SHAPE OUT                             floats, whose shape is the values of SHAPE
  *     op positive IN OUT                            the floats above 0: their number is found late
  *     op accumulate IN STATE NEW                    NEW = STATE + IN, of floats
- *     op how IN OUT                                 OUT = IN, of floats; 1000 more where it is not
- * a graph that is launched op crash                                      the launch fails
+ *     op how IN OUT                                 OUT = IN of floats, + 1000 outside of a graph
+ *     op crash                                      the launch fails
  *
  * Shapes must have been executed once before a launch of them is captured.
  */
