@@ -483,6 +483,8 @@ int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t n_bytes, 
     char *bytes = fake_cuda_bytes(at, n_bytes);
     if (depth == 0 || !stream)
         return INVALID_CONTEXT;
+    if (is_captured(stream))
+        return CAPTURE_UNSUPPORTED;
     if (!bytes)
         return ILLEGAL_ADDRESS;
     memset(bytes, value, n_bytes);
