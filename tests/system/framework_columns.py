@@ -24,14 +24,14 @@ def answer(A, B):    # noqa: N803
 
 
 class Column:
-    """name: as in the table. head: of a configuration. file: below the version's folder. save(path): writes the model there. library: the variable
-    that names the framework's library. needs: modules or files that must be there."""
+    """name: as in the table. head: of a configuration. file: below the version's folder. save(path): writes the model there. needs: modules
+    or files that must be there."""
 
     inputs, outputs, expected = ("A", "B"), ("SUM", "DIFF"), staticmethod(answer)
     dims, answer_dims = (WIDTH,), (WIDTH,)
 
-    def __init__(self, name, head, file, save, library, needs=(), flags=(), env=None, group="{ kind: KIND_CPU count: 1 }"):
-        self.name, self.head, self.file, self.save, self.library, self.needs = name, head, file, save, library, needs
+    def __init__(self, name, head, file, save, needs=(), flags=(), env=None, group="{ kind: KIND_CPU count: 1 }"):
+        self.name, self.head, self.file, self.save, self.needs = name, head, file, save, needs
         self.backend = "tensorrt" if "tensorrt" in head else name.split(",")[0]
         # "all": also without any configuration; "": never
         self.completes = {"pytorch": "", "fil": "tensors"}.get(self.backend, "all")
@@ -112,20 +112,20 @@ def save_saved_model(path):
     path.write_bytes(saved_models.add_sub([-1, WIDTH]))
 
 
-def tensorflow(engine, library, *needs):
-    return Column(f"tensorflow, {engine}", 'platform: "tensorflow_savedmodel"\n', "model.savedmodel/saved_model.pb", save_saved_model, library, needs,
+def tensorflow(engine, *needs):
+    return Column(f"tensorflow, {engine}", 'platform: "tensorflow_savedmodel"\n', "model.savedmodel/saved_model.pb", save_saved_model, needs,
                   flags=[f"--backend-config=tensorflow,engine={engine}"])
 
 
 ALL = [
-    Column("onnxruntime", 'backend: "onnxruntime"\n', "model.onnx", save_onnx, "CONCH_ONNXRUNTIME", needs=("onnx",)),
-    Column("openvino", 'backend: "openvino"\n', "model.xml", save_openvino, "CONCH_OPENVINO", needs=("openvino",)),
-    tensorflow("openvino", "CONCH_OPENVINO", "openvino"),
-    tensorflow("tensorflow", "CONCH_TENSORFLOW", TENSORFLOW),
-    Column("pytorch", 'backend: "pytorch"\n', "model.pt", lambda path: torch_models.write_script(path, SCRIPT), "CONCH_TORCH", needs=(torch_models.MAKER,)),
+    Column("onnxruntime", 'backend: "onnxruntime"\n', "model.onnx", save_onnx, needs=("onnx",)),
+    Column("openvino", 'backend: "openvino"\n', "model.xml", save_openvino, needs=("openvino",)),
+    tensorflow("openvino", "openvino"),
+    tensorflow("tensorflow", TENSORFLOW),
+    Column("pytorch", 'backend: "pytorch"\n', "model.pt", lambda path: torch_models.write_script(path, SCRIPT), needs=(torch_models.MAKER,)),
     ForestColumn("fil", 'backend: "fil"\nparameters { key: "model_type" value { string_value: "xgboost_ubj" } }\n', "xgboost.ubj",
-                 lambda path: path.write_bytes(forest().save_raw("ubj")), "CONCH_TREELITE", needs=("xgboost", "treelite")),
-    Column("tensorrt", 'platform: "tensorrt_plan"\n', "model.plan", lambda path: path.write_text(f"fakeplan 11\n{PLAN}end\n"), "CONCH_TENSORRT",
+                 lambda path: path.write_bytes(forest().save_raw("ubj")), needs=("xgboost", "treelite")),
+    Column("tensorrt", 'platform: "tensorrt_plan"\n', "model.plan", lambda path: path.write_text(f"fakeplan 11\n{PLAN}end\n"),
            env={"CONCH_TENSORRT": str(repository.BUILD / "tests/tensorrt/11/libnvinfer.so.11"), "LD_LIBRARY_PATH": str(repository.BUILD / "tests/cuda")},
            group="{ kind: KIND_GPU gpus: [ 0 ] count: 1 }"),
 ]

@@ -194,7 +194,7 @@ def test_classes(column, served):
         wanted = [tritonclient.http.InferRequestedOutput(column.outputs[0], class_count=1)]
         answer = send(tritonclient.http, client, "labelled", given, outputs=wanted).as_numpy(column.outputs[0])
     expected = column.expected(**given)[column.outputs[0]].reshape(2, -1)
-    for text, row in zip(answer.flatten(), expected if len(answer.flatten()) > 1 else [expected.flatten()]):
+    for text, row in zip(answer.flatten(), expected if len(answer.flatten()) > 1 else [expected.flatten()], strict=True):
         assert text.decode().split(":")[2] == "abcd"[row.argmax()], (text, row)
 
 
