@@ -11,19 +11,18 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tritonclient.http
+from tritonclient.utils import np_to_triton_dtype
+
+import repository
+import server as servers
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "system"))
-
-import server as servers  # noqa: E402
-
+PLAN = 'platform: "tensorrt_plan"\n'
 PYTHON = os.environ.get("CONCH_TENSORRT_PYTHON", "python3")
-MODELS = servers.ROOT / "examples/models"
 RNG = np.random.default_rng(26)
 ASKED = {"add_sub": {name: lambda rows: RNG.integers(-100, 100, (rows, 16), np.int32) for name in ("INPUT0", "INPUT1")},
          "digits": {"image": lambda rows: RNG.integers(0, 17, (rows, 64)).astype(np.float32)}}
@@ -53,24 +52,18 @@ def build_engine(onnx, plan):
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     for model in ASKED:
-        shutil.copytree(MODELS / model, root / model)
-        for i, (way, config) in enumerate(WAYS.items()):
-            folder = root / f"{model}_{way}"
-            (folder / "1").mkdir(parents=True)
-            (folder / "config.pbtxt").write_text('platform: "tensorrt_plan"\n' + config)
-            plan = folder / "1/model.plan"
-            if i == 0:
-                build_engine(MODELS / model / "1/model.onnx", plan)
-            else:
-                shutil.copy(root / f"{model}_{next(iter(WAYS))}/1/model.plan", plan)
+        onnx = repository.copy_example(root, model) / "1/model.onnx"
+        plan = root.with_name(f"{model}.plan")
+        build_engine(onnx, plan)
+        for way, config in WAYS.items():
+            shutil.copy(plan, repository.write_model(root, f"{model}_{way}", PLAN + config) / "1/model.plan")
     with servers.Server(root, flags=["--log-verbose=1"]) as running:
         yield running
 
 
 def infer(server, model, given):
     with tritonclient.http.InferenceServerClient(server.url, network_timeout=120) as client:
-        kinds = {"float32": "FP32", "int32": "INT32"}
-        inputs = [tritonclient.http.InferInput(name, list(x.shape), kinds[x.dtype.name]).set_data_from_numpy(x) for name, x in given.items()]
+        inputs = [tritonclient.http.InferInput(name, list(x.shape), np_to_triton_dtype(x.dtype)).set_data_from_numpy(x) for name, x in given.items()]
         answer = client.infer(model, inputs)
         return {o["name"]: answer.as_numpy(o["name"]) for o in answer.get_response()["outputs"]}
 
@@ -124,9 +117,7 @@ def test_memory_of_the_gpu_that_a_client_shares(server):
         shared.destroy_shared_memory_region(region)
 
 
-def test_a_file_that_is_no_plan_is_refused_in_tensorrts_words(server, tmp_path):
-    (tmp_path / "bad/1").mkdir(parents=True)
-    (tmp_path / "bad/config.pbtxt").write_text('platform: "tensorrt_plan"\n')
-    (tmp_path / "bad/1/model.plan").write_bytes(b"no plan" * 1000)
+def test_a_file_that_is_no_plan_is_refused_in_tensorrts_words(tmp_path):
+    (repository.write_model(tmp_path, "bad", PLAN) / "1/model.plan").write_bytes(b"no plan" * 1000)
     with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=False) as running:
         assert "unable to create TensorRT engine of model 'bad' from " in running.log()
