@@ -17,14 +17,14 @@
 
 /* What the parameters of a configuration ask for. */
 struct tf_asked {
-    const char *tag, *signature; /* borrowed; NULL: the default */
-    const char *init_ops_file;   /* borrowed; NULL: none */
-    int64_t intra_threads,
-        inter_threads; /* 0: TensorFlow's choice; inter -1: the caller's thread */
-    bool own_threads;  /* the model has threads that no other model uses */
-    bool hard_placement, allow_operators; /* set by the server's settings, not by parameters */
+    const char *tag, *signature;          /* borrowed; NULL: the default */
+    const char *init_ops_file;            /* borrowed; NULL: none */
+    int64_t intra_threads;                /* 0: TensorFlow's choice */
+    int64_t inter_threads;                /* 0: TensorFlow's choice; -1: the caller's thread */
+    bool own_threads;                     /* the model has threads that no other model uses */
     int64_t sharers;                      /* instances that share a session; 0: all of them */
     int64_t graph_level;                  /* of `optimization`; 0: none is set */
+    bool soft_placement, allow_operators; /* the server's settings say so, not parameters */
 };
 
 struct engine;

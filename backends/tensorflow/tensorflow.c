@@ -9,7 +9,8 @@
  *   graph.c        what an execution does         openvino_engine.c  models executed by OpenVINO
  *   graph_check.c  what TensorFlow cannot read    tf_init.c     init ops
  *   config.c       complete, check                tensorflow_engine.c  those by TensorFlow itself:
- *                                                 tf_library.c, tf_session.c, tf_run.c
+ *                                                 tf_library.c, tf_options.c, tf_session.c,
+ *                                                 tf_run.c
  */
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static TRITONSERVER_Error *load_tensorflow_model(struct tf_model *m)
         TRY(read_saved_model(m));
     /* Again: what it borrows is of the configuration before. */
     TRY(tf_read_parameters(m->frame->config, m->name, &m->asked));
-    m->asked.hard_placement = !settings_of_all.soft_placement;
+    m->asked.soft_placement = settings_of_all.soft_placement;
     m->asked.allow_operators = settings_of_all.allow_operators;
     tf_warn_of_accelerators(m->frame->config, m->name);
     return open_by_engine(m);

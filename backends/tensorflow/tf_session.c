@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a session are a protobuf message, ConfigProto, of which these fields are written:
- *
- *     2 intra_op_parallelism_threads, 5 inter_op_parallelism_threads, 7 allow_soft_placement,
- *     9 use_per_session_threads, 10 graph_options (3 optimizer_options (5 global_jit_level))
+ * A model keeps one session at least: the first one tells what the graph has. tf_session_take()
+ * adds others, and tf_session_give_back() frees one that no instance uses, unless it is the last
+ * one. A GraphDef is checked, imported and looked at before there is a session; TensorFlow loads a
+ * SavedModel and makes its session in one step.
  */
 #include "tensorflow/tf_session.h"
 
@@ -16,70 +16,7 @@
 #include "common/model_file.h"
 #include "tensorflow/graph_check.h"
 #include "tensorflow/tf_init.h"
-
-/* An execution of so few nodes takes less time than to hand it to another thread. */
-#define SMALL_NODES 256
-
-/* ---- Options --------------------------------------------------------------------------------- */
-
-struct options_text {
-    unsigned char bytes[64];
-    size_t n;
-};
-
-static void put_session_option(struct options_text *to, unsigned int field, int64_t value)
-{
-    uint64_t left = (uint64_t)value;
-
-    to->bytes[to->n++] = (unsigned char)(field << 3);
-    for (; left > 0x7f; left >>= 7)
-        to->bytes[to->n++] = (unsigned char)(left | 0x80);
-    to->bytes[to->n++] = (unsigned char)left;
-}
-
-static void put_part(struct options_text *to, unsigned int field, const struct options_text *part)
-{
-    to->bytes[to->n++] = (unsigned char)(field << 3 | 2);
-    to->bytes[to->n++] = (unsigned char)part->n;
-    memcpy(to->bytes + to->n, part->bytes, part->n);
-    to->n += part->n;
-}
-
-/* A level of the configuration as TensorFlow's: -1 off, 1, and 2 for all above; others: none. */
-static void put_level(struct options_text *to, int64_t level)
-{
-    struct options_text optimizer = {{0}, 0}, graph = {{0}, 0};
-
-    if (level < -1 || level == 0)
-        return;
-    put_session_option(&optimizer, 5, level <= 1 ? level : 2);
-    put_part(&graph, 3, &optimizer);
-    put_part(to, 10, &graph);
-}
-
-static TRITONSERVER_Error *make_options(const struct tf_loaded *l, struct tf_status *status,
-                                        struct tf_session_options **ret_options)
-{
-    const struct tf_asked *a = &l->m->asked;
-    const struct tf_api *api = &l->lib->api;
-    struct options_text text = {{0}, 0};
-    int64_t inter_threads = a->inter_threads;
-
-    if (inter_threads == 0 && l->m->signature.facts.n_nodes <= SMALL_NODES)
-        inter_threads = -1; /* the caller's thread */
-    if (a->intra_threads > 0)
-        put_session_option(&text, 2, a->intra_threads);
-    if (inter_threads != 0)
-        put_session_option(&text, 5, inter_threads);
-    if (!a->hard_placement)
-        put_session_option(&text, 7, 1);
-    if (a->own_threads)
-        put_session_option(&text, 9, 1);
-    put_level(&text, a->graph_level);
-    *ret_options = api->NewSessionOptions();
-    api->SetConfig(*ret_options, text.bytes, text.n, status);
-    return tf_library_error(l->lib, status, "setting options");
-}
+#include "tensorflow/tf_options.h"
 
 /* ---- Sessions -------------------------------------------------------------------------------- */
 
@@ -156,7 +93,7 @@ static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf
     return tf_library_error(l->lib, status, "loading the SavedModel");
 }
 
-/* Reads ":1", the number of an output; false: it is none of n outputs. NULL: output 0. */
+/* Reads ":1", the number of an output, of which there are n; NULL: number 0. */
 static bool read_output_number(const char *colon, int n, int *ret_number)
 {
     long number = 0;
@@ -169,8 +106,10 @@ static bool read_output_number(const char *colon, int n, int *ret_number)
         if (*end)
             return false;
     }
-    *ret_number = number < n ? (int)number : 0;
-    return number < n;
+    if (number >= n)
+        return false;
+    *ret_number = (int)number;
+    return true;
 }
 
 /* Finds a tensor of the graph: "add:0", or "add", which is its output 0. */
@@ -405,15 +344,16 @@ static TRITONSERVER_Error *load_operators(const struct tf_loaded *l)
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *open_session_by(const struct tf_loaded *l, struct tf_session *s,
-                                           struct tf_status *status,
-                                           struct tf_session_options **ret_options)
+/* ret_options is the caller's, after an error, too. */
+static TRITONSERVER_Error *make_session(const struct tf_loaded *l, struct tf_session *s,
+                                        struct tf_status *status,
+                                        struct tf_session_options **ret_options)
 {
     const struct tf_model *m = l->m;
 
     if (m->is_graph)
         TRY(read_graphdef(l, s, status));
-    TRY(make_options(l, status, ret_options));
+    TRY(tf_make_options(l, status, ret_options));
     if (!m->is_graph)
         return load_saved_model(l, s, *ret_options, status);
     s->object = l->lib->api.NewSession(s->graph, *ret_options, status);
@@ -428,7 +368,7 @@ static TRITONSERVER_Error *open_session(const struct tf_loaded *l, struct tf_ses
     TRITONSERVER_Error *err;
 
     s->graph = api->NewGraph();
-    err = open_session_by(l, s, status, &options);
+    err = make_session(l, s, status, &options);
     if (options)
         api->DeleteSessionOptions(options);
     if (!err && l->m->asked.init_ops_file)
@@ -519,18 +459,6 @@ static TRITONSERVER_Error *take_configured(struct tf_loaded *l)
     return NULL;
 }
 
-/* TensorFlow compiles for CPUs only if its own flag says so, too. */
-static void warn_of_level(const struct tf_model *m)
-{
-    const char *flags = getenv("TF_XLA_FLAGS");
-
-    if (m->asked.graph_level > 0 && (!flags || !strstr(flags, "--tf_xla_cpu_global_jit")))
-        BACKEND_LOG(WARN,
-                    "model '%s': optimization.graph.level %lld has no effect on CPUs unless the "
-                    "server's environment has TF_XLA_FLAGS=--tf_xla_cpu_global_jit",
-                    m->name, (long long)m->asked.graph_level);
-}
-
 TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_model *m,
                                     struct tf_loaded **ret_loaded)
 {
@@ -543,7 +471,7 @@ TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_mode
     l->m = m;
     pthread_mutex_init(&l->mu, NULL);
     l->bytes = count_saved_bytes(m);
-    warn_of_level(m);
+    tf_warn_of_level(m);
     err = load_operators(l);
     if (!err)
         err = add_session(l);

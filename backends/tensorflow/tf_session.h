@@ -5,7 +5,7 @@
  * All instances share a session, and with it the weights, unless MAX_SESSION_SHARE_COUNT says
  * otherwise.
  *
- * Threads: constant once loaded, but for `sessions`, which tf_session_take() guards.
+ * Threads: constant once loaded, but for `sessions`, which mu guards.
  */
 #ifndef BACKENDS_TENSORFLOW_TF_SESSION_H
 #define BACKENDS_TENSORFLOW_TF_SESSION_H
