@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,23 +25,27 @@ static TRITONSERVER_Error *refuse_init_file(const struct tf_loaded *l, TRITONSER
 /* Opens the file; -1: errno says why it cannot. */
 static int open_init_file(const char *folder, uint64_t version, const char *name)
 {
-    char *path = NULL;
+    char version_folder[24];
+    const char *const places[] = {version_folder, ""};
     int fd = -1;
 
-    errno = ENOMEM;
-    if (asprintf(&path, "%s/%llu/%s", folder, (unsigned long long)version, name) < 0)
-        return -1;
-    /* Opening a pipe must not wait for a writer. */
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT) {
-        free(path);
-        path = NULL;
-        errno = ENOMEM;
-        if (asprintf(&path, "%s/%s", folder, name) < 0)
+    snprintf(version_folder, sizeof(version_folder), "%llu/", (unsigned long long)version);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        char *path;
+        int error;
+
+        if (asprintf(&path, "%s/%s%s", folder, places[i], name) < 0) {
+            errno = ENOMEM;
             return -1;
+        }
+        /* Opening a pipe must not wait for a writer. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        error = errno;
+        free(path);
+        errno = error;
+        if (fd >= 0 || error != ENOENT)
+            break;
     }
-    free(path);
     return fd;
 }
 
@@ -55,8 +60,11 @@ static TRITONSERVER_Error *parse_init_file(const struct tf_loaded *l, int fd, st
         return refuse_init_file(l, TRITONSERVER_ERROR_INVALID_ARG,
                                 "it is no regular file of at most 1 MiB");
     text = malloc((size_t)info.st_size + 1);
-    if (text)
+    if (text) {
         n = read(fd, text, (size_t)info.st_size);
+        if (n < 0)
+            why = strerror(errno);
+    }
     *ret_doc = n >= 0 ? doc_parse(text, (size_t)n, &why) : NULL;
     free(text);
     if (*ret_doc && doc_count(doc_get(doc_root(*ret_doc), "init_ops")) > 0)
