@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph - what an execution of some outputs of a GraphDef would do: does it change variables, and
- * how many nodes does it take?
+ * graph - what an execution of some outputs of a GraphDef would do: does it change variables or
+ * keep tensors, and how many nodes does it take?
  *
  * Threads: no state is kept; any thread.
  */
@@ -15,8 +15,8 @@
 struct graph_facts {
     size_t n_nodes;  /* that the outputs need, those of the functions called included */
     char writer[64]; /* an operator among them that changes a variable; "": there is none */
-    bool keeps;      /* there is one, or one that keeps a tensor for later executions */
-    bool variables;  /* there are variables */
+    bool keeps;      /* an operator among them may keep a tensor for later executions */
+    bool variables;  /* an operator among them is a variable */
 };
 
 /*
