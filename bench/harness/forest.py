@@ -6,6 +6,7 @@ import json
 import statistics
 
 from . import micro
+from .framework import HEAD, written_repository
 from .report import added_row, pair_row, table
 from .servers import Missing
 
@@ -22,12 +23,7 @@ def _library(lab):
 
 
 def repository(lab):
-    folder = lab.folder / "repositories" / "forest"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/forest_models.py", folder], "forest_models.py",
-                  pinned=False)
-    return folder
+    return written_repository(lab, "forest")
 
 
 def _medians(all_):
@@ -43,5 +39,5 @@ def forest(lab):
     library = _library(lab)
     argv = [lab.programs / "bench_forest_backend", repository(lab), lab.build / "backends", library, 1]
     got = _medians([json.loads(micro.run(lab, argv, "forest_backend", pinned=False)) for _ in range(PROCESSES)])
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"],
+    return table(HEAD,
                  [added_row("one row", got["rows_1"]), added_row("64 rows", got["rows_64"]), pair_row(got["pair"], "64 rows, two instances")])

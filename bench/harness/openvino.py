@@ -2,10 +2,7 @@
 """The row about the cost that the backend openvino adds to OpenVINO, measured in one process
 (bench/micro/openvino_backend.c)."""
 
-import json
-
-from . import micro
-from .report import added_row, copied_row, pair_row, table
+from .framework import measured_rows, written_repository
 from .servers import Missing
 
 
@@ -17,19 +14,9 @@ def _library(lab):
 
 
 def repository(lab):
-    folder = lab.folder / "repositories" / "openvino"
-    if not folder.exists():
-        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/openvino_models.py", folder], "openvino_models.py",
-                  pinned=False)
-    return folder
+    return written_repository(lab, "openvino")
 
 
 def openvino(lab):
     """the backend openvino around OpenVINO's inference: add/sub of [1,16], 602 kB alone and in a batch, two instances; CPU µs"""
-    library = _library(lab)
-    argv = [lab.programs / "bench_openvino_backend", repository(lab), lab.build / "backends", library, max(3, lab.settings.rounds)]
-    got = json.loads(micro.run(lab, argv, "openvino_backend", pinned=False))
-    copies = json.loads(micro.run(lab, argv, "openvino_backend", preload=lab.programs / "copy_count.so"))
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"],
-                 [added_row("add/sub", got["add_sub"]), copied_row("602 kB", got["image"], copies["image"], 0),
-                  copied_row("batch of 8 × 602 kB", got["batch"], copies["batch"], 2), pair_row(got["pair"])])
+    return measured_rows(lab, "openvino", repository(lab), [_library(lab)], {"add_sub": "add/sub"}, image_copies=0)

@@ -5,19 +5,12 @@
 import json
 
 from . import micro
+from .framework import HEAD, written_repository
 from .report import figure, met, pair_row, table
-from .servers import Missing
 
 
 def repository(lab):
-    folder = lab.folder / "repositories" / "ort"
-    python = lab.root / ".deps/venv/bin/python"
-    if not folder.exists():
-        if not python.exists():
-            raise Missing("no Python with the package onnx in .deps/venv (make deps)")
-        folder.mkdir(parents=True)
-        micro.run(lab, [python, lab.root / "bench/micro/ort_models.py", folder], "ort_models.py", pinned=False)
-    return folder
+    return written_repository(lab, "ort")
 
 
 def ort(lab):
@@ -43,4 +36,4 @@ def ort(lab):
          "2", met(times == 2)],
         pair_row(ten, "ten models, 300 µs each"),
     ]
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"], rows)
+    return table(HEAD, rows)

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The row about the cost that the backend tensorflow adds to TensorFlow, measured in one process (bench/micro/tensorflow_backend.c)."""
 
-import json
-
-from . import micro
-from .report import added_row, copied_row, pair_row, table
+from .framework import measured_rows, written_repository
 from .servers import Missing
 
 
@@ -16,20 +13,9 @@ def library(lab):
 
 
 def repository(lab):
-    folder = lab.folder / "repositories" / "tensorflow"
-    if not folder.exists():
-        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/tensorflow_models.py", folder], "tensorflow_models.py", pinned=False)
-    return folder
+    return written_repository(lab, "tensorflow")
 
 
 def tensorflow(lab):
     """the backend tensorflow around TensorFlow's execution: add/sub of [1,16], 602 kB alone and in a batch, two instances; CPU µs"""
-    argv = [lab.programs / "bench_tensorflow_backend", repository(lab), lab.build / "backends", library(lab), max(3, lab.settings.rounds)]
-    got = json.loads(micro.run(lab, argv, "tensorflow_backend", pinned=False))
-    copies = json.loads(micro.run(lab, argv, "tensorflow_backend", preload=lab.programs / "copy_count.so"))
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"],
-                 [added_row("add/sub", got["add_sub"]),
-                  # TensorFlow allocates what it returns: that copy goes into the answer.
-                  copied_row("602 kB", got["image"], copies["image"], 1),
-                  copied_row("batch of 8 × 602 kB", got["batch"], copies["batch"], 2),
-                  pair_row(got["pair"])])
+    return measured_rows(lab, "tensorflow", repository(lab), [library(lab)], {"add_sub": "add/sub"}, image_copies=1)

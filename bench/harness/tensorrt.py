@@ -5,6 +5,7 @@
 import json
 
 from . import micro
+from .framework import HEAD
 from .report import added_row, table
 from .servers import Missing
 
@@ -40,4 +41,4 @@ def tensorrt(lab):
     argv = ["env", f"LD_LIBRARY_PATH={lab.build / 'tests/cuda'}", lab.programs / "bench_tensorrt_backend", repository(lab), lab.build / "backends",
             library, max(3, lab.settings.rounds)]
     got = json.loads(micro.run(lab, argv, "tensorrt_backend", pinned=False))
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"], [added_row("add/sub", got["add_sub"])])
+    return table(HEAD, [added_row("add/sub", got["add_sub"])])

@@ -2,11 +2,9 @@
 """The rows about the cost that the backend pytorch adds to PyTorch, measured in one process: TorchScript (bench/micro/torch_backend.c), and
 packages of AOTInductor (bench/micro/aoti_backend.c)."""
 
-import json
 import subprocess
 
-from . import micro
-from .report import added_row, copied_row, pair_row, table
+from .framework import measured_rows, written_repository
 from .servers import Missing
 
 ADD_SUB = """
@@ -52,23 +50,14 @@ def repository(lab):
     return folder
 
 
+SMALL = {"rows_1": "one row", "rows_64": "64 rows"}
+
+
 def torch(lab):
     """the backend pytorch around PyTorch's call: add/sub of one row and 64, 602 kB alone and in a batch, two instances; CPU µs"""
     if not (lab.programs / "bench_torch_backend").exists():
         raise Missing("no PyTorch to compile with (tools/deps/install torch)")
-    argv = [lab.programs / "bench_torch_backend", repository(lab), lab.build / "backends", max(3, lab.settings.rounds)]
-    return _measure(lab, argv, "torch_backend")
-
-
-def _measure(lab, argv, what):
-    got = json.loads(micro.run(lab, argv, what, pinned=False))
-    copies = json.loads(micro.run(lab, argv, what, preload=lab.programs / "copy_count.so"))
-    return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"],
-                 [added_row("one row", got["rows_1"]), added_row("64 rows", got["rows_64"]),
-                  # PyTorch allocates what it returns: that copy goes into the answer.
-                  copied_row("602 kB", got["image"], copies["image"], 1),
-                  copied_row("batch of 8 × 602 kB", got["batch"], copies["batch"], 2),
-                  pair_row(got["pair"])])
+    return measured_rows(lab, "torch", repository(lab), [], SMALL, image_copies=1)
 
 
 def library(lab):
@@ -80,13 +69,9 @@ def library(lab):
 
 
 def packages(lab):
-    folder = lab.folder / "repositories" / "aoti"
-    if not folder.exists():
-        micro.run(lab, [lab.root / ".deps/venv/bin/python", lab.root / "bench/micro/aoti_models.py", folder], "aoti_models.py", pinned=False)
-    return folder
+    return written_repository(lab, "aoti")
 
 
 def aoti(lab):
     """the backend pytorch around the code of packages (AOTInductor): as the row torch; CPU µs"""
-    argv = [lab.programs / "bench_aoti_backend", packages(lab), lab.build / "backends", library(lab), max(3, lab.settings.rounds)]
-    return _measure(lab, argv, "aoti_backend")
+    return measured_rows(lab, "aoti", packages(lab), [library(lab)], SMALL, image_copies=1)

@@ -23,17 +23,14 @@
 #include <unistd.h>
 
 #include "micro/added.h"
-#include "micro/load_rate.h"
+#include "micro/large.h"
 #include "micro/one_model.h"
 #include "pytorch/package.h"
 
-enum { MAX_ROWS = 64, N = 16, PIXELS = 3 * 224 * 224, BATCH = 8, ROWS = 32, COLUMNS = 128 };
-enum { APART = 1024 }; /* floats; requests of a batch lie apart, as requests of clients do */
+enum { MAX_ROWS = 64, N = 16 };
 enum { MAX_TENSORS = 2 };
 
 static float first[MAX_ROWS * N], second[MAX_ROWS * N];
-static float image[BATCH * (PIXELS + APART)];
-static float pair_in[ROWS * COLUMNS];
 
 /* ---- Bare calls ------------------------------------------------------------------------------ */
 
@@ -124,7 +121,7 @@ static void must_be_zero(int32_t rc, const char *what)
     exit(1);
 }
 
-static void make_bare(struct bare *b, const char *repository, const char *model, size_t n_models)
+static void open_bare(struct bare *b, const char *repository, const char *model, size_t n_models)
 {
     void *code = load_code(repository, model);
 
@@ -167,14 +164,28 @@ static void run_bare(void *bare, int64_t n_rows)
 
 static struct bare add_sub = {
     .memory = {first, second}, .n_inputs = 2, .n_outputs = 2, .columns = N};
-static struct bare images = {.memory = {image}, .n_inputs = 1, .n_outputs = 1, .columns = PIXELS};
-static struct bare pair = {.memory = {pair_in}, .n_inputs = 1, .n_outputs = 1, .columns = COLUMNS};
 
-static void make_all_bare(const char *repository)
+/* Both calls of `pair` are of one copy of its code, made for two, as instances of the backend are.
+ */
+static void *make_bare(const char *repository, const char *model, float *values, int64_t n_rows,
+                       int64_t n_columns)
 {
-    make_bare(&add_sub, repository, "add_sub", 1);
-    make_bare(&images, repository, "image", 1);
-    make_bare(&pair, repository, "pair", LOAD_BARE_THREADS);
+    static struct bare pair;
+    struct bare *b = calloc(1, sizeof(*b));
+    bool is_pair = strcmp(model, "pair") == 0;
+
+    (void)n_rows; /* run_bare() makes the tensors */
+    must_be_zero(!b, "memory");
+    if (is_pair && pair.container)
+        *b = pair;
+    else
+        open_bare(b, repository, model, is_pair ? LOAD_BARE_THREADS : 1);
+    if (is_pair)
+        pair = *b;
+    b->memory[0] = values;
+    b->n_inputs = b->n_outputs = 1;
+    b->columns = n_columns;
+    return b;
 }
 
 /* ---- Measurements ---------------------------------------------------------------------------- */
@@ -203,52 +214,6 @@ static void measure_add_sub(struct server *s, const char *repository, int n_roun
     }
 }
 
-static void add_image(struct request *r, int i, int64_t n_rows)
-{
-    added_add_floats(r, "INPUT__0", image + (size_t)i * (PIXELS + APART), n_rows, PIXELS);
-}
-
-static void measure_images(struct server *s, const char *repository, int n_rounds)
-{
-    struct added a = {.model = one_model_load(s, repository, "image"),
-                      .add_inputs = add_image,
-                      .run_bare = run_bare,
-                      .bare = &images};
-
-    for (int n = 1; n <= BATCH; n += BATCH - 1) {
-        a.n_requests = n;
-        a.runs = 500 / n;
-        a.bytes = (size_t)n * PIXELS * sizeof(*image);
-        printf(",\n \"%s\": ", n == 1 ? "image" : "batch");
-        added_measure(&a, 1, n_rounds);
-    }
-}
-
-static void add_pair(struct request *r)
-{
-    added_add_floats(r, "INPUT__0", pair_in, ROWS, COLUMNS);
-}
-
-static struct bare pair_of[LOAD_BARE_THREADS]; /* the same code, each with tensors of its own */
-
-static void run_pair_thread(size_t thread, size_t n)
-{
-    (void)n;
-    run_bare(&pair_of[thread], ROWS);
-}
-
-static void measure_pair(struct server *s, const char *repository, int n_rounds)
-{
-    struct model *model = one_model_load(s, repository, "pair");
-    struct model *const streams[] = {model, model, model, model};
-    struct load l = {s, streams, 4, add_pair, run_pair_thread};
-
-    for (size_t i = 0; i < LOAD_BARE_THREADS; i++)
-        pair_of[i] = pair;
-    printf(",\n \"pair\": ");
-    load_measure(&l, 2 * n_rounds);
-}
-
 int main(int argc, char **argv)
 {
     int n_rounds = added_read_rounds(argc > 4 ? argv[4] : NULL);
@@ -263,13 +228,11 @@ int main(int argc, char **argv)
     setenv("OMP_NUM_THREADS", "1", 1);
     setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0); /* as the backend does */
     open_torch(argv[3]);
-    make_all_bare(argv[1]);
+    open_bare(&add_sub, argv[1], "add_sub", 1);
     struct server *s = quiet_server_new_with(argv[1], argv[2], "pytorch", "allow-native-code", "1");
     printf("{");
     measure_add_sub(s, argv[1], n_rounds);
-    measure_images(s, argv[1], n_rounds);
-    if (!added_counts_copies())
-        measure_pair(s, argv[1], n_rounds);
+    large_measure(&(struct large){s, argv[1], "INPUT__0", 128, make_bare, run_bare}, n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */

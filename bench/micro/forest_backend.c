@@ -114,8 +114,6 @@ int main(int argc, char **argv)
                       .bare = scores[0],
                       .one_thread = true};
     struct model *pair = one_model_load(s, argv[1], "pair");
-    struct model *const streams[] = {pair, pair, pair, pair};
-    struct load l = {s, streams, 4, add_many_rows, run_bare_thread};
     open_bare(a.model, argv[2], argv[3]);
     printf("{\"rows_1\": ");
     added_measure(&a, 1, n_rounds);
@@ -124,7 +122,7 @@ int main(int argc, char **argv)
     added_measure(&a, MAX_ROWS, n_rounds);
     printf(",\n \"pair\": ");
     open_bare(pair, argv[2], argv[3]); /* where a forest lies decides how long a prediction takes */
-    load_measure(&l, 2 * n_rounds);
+    load_measure_pair(s, pair, add_many_rows, run_bare_thread, n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */

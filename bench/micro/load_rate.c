@@ -164,3 +164,13 @@ void load_measure(const struct load *l, int n_rounds)
            median(served.switches, n_rounds), median(bare.switches, n_rounds),
            median(ratio, n_rounds), median(cpu_ratio, n_rounds));
 }
+
+void load_measure_pair(struct server *server, struct model *model,
+                       void (*add_inputs)(struct request *r), void (*bare)(size_t thread, size_t n),
+                       int n_rounds)
+{
+    struct model *const models[] = {model, model, model, model};
+    const struct load l = {server, models, sizeof(models) / sizeof(models[0]), add_inputs, bare};
+
+    load_measure(&l, 2 * n_rounds);
+}

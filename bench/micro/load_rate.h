@@ -33,4 +33,9 @@ struct load {
  * each, ratio (of requests a second) and cpu_ratio. Errors end the program. */
 void load_measure(const struct load *l, int n_rounds);
 
+/* load_measure_pair - the same of one model with two instances, which four requests keep busy. */
+void load_measure_pair(struct server *server, struct model *model,
+                       void (*add_inputs)(struct request *r),
+                       void (*run_bare)(size_t thread, size_t n), int n_rounds);
+
 #endif

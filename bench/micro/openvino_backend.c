@@ -14,22 +14,20 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "micro/added.h"
-#include "micro/load_rate.h"
+#include "micro/large.h"
 #include "micro/one_model.h"
 #include "openvino/library.h"
 #include "openvino/types.h"
 
-enum { N = 16, PIXELS = 3 * 224 * 224, BATCH = 8, ROWS = 32, COLUMNS = 512 };
-enum { APART = 1024 }; /* floats; requests of a batch lie apart, as requests of clients do */
+enum { N = 16 };
 
 static struct library lib;
 static struct ov_core *core;
 static float inputs[2][N], outputs[2][N];
-static float image[BATCH * (PIXELS + APART)], image_out[BATCH * PIXELS];
-static float pair_in[ROWS * COLUMNS], pair_out[LOAD_BARE_THREADS][ROWS * COLUMNS];
 
 static void check_call(int failed, const char *what)
 {
@@ -104,16 +102,6 @@ static struct ov_request *bare_add_sub(const char *repository)
     return request;
 }
 
-static struct ov_request *bare_one(struct ov_compiled *compiled, struct matrix in,
-                                   struct matrix out)
-{
-    struct ov_request *request = create_request(compiled);
-
-    bind(compiled, request, "IN", true, in);
-    bind(compiled, request, "OUT", false, out);
-    return request;
-}
-
 static void run_bare(void *bare, int64_t n_rows)
 {
     (void)n_rows; /* those that are bound */
@@ -127,54 +115,23 @@ static void add_inputs(struct request *r, int i, int64_t n_rows)
     added_add_floats(r, "B", inputs[1], n_rows, N);
 }
 
-static void add_image(struct request *r, int i, int64_t n_rows)
+/* The requests of `pair` are of one compiled model, as instances of the backend are. */
+static void *make_bare(const char *repository, const char *model, float *values, int64_t n_rows,
+                       int64_t n_columns)
 {
-    added_add_floats(r, "IN", image + (size_t)i * (PIXELS + APART), n_rows, PIXELS);
-}
+    static struct ov_compiled *pair;
+    bool is_pair = strcmp(model, "pair") == 0;
+    struct ov_compiled *compiled =
+        is_pair && pair ? pair : compile_model(repository, model, is_pair ? "2" : "1");
+    struct ov_request *request = create_request(compiled);
+    float *to = malloc((size_t)(n_rows * n_columns) * sizeof(*to));
 
-static void measure_images(struct server *s, const char *repository, int n_rounds)
-{
-    struct ov_compiled *compiled = compile_model(repository, "image", "1");
-    struct added a = {.model = one_model_load(s, repository, "image"),
-                      .add_inputs = add_image,
-                      .run_bare = run_bare};
-
-    for (int n = 1; n <= BATCH; n += BATCH - 1) {
-        a.bare = bare_one(compiled, (struct matrix){image, n, PIXELS},
-                          (struct matrix){image_out, n, PIXELS});
-        a.n_requests = n;
-        a.runs = 500 / n;
-        a.bytes = (size_t)n * PIXELS * sizeof(*image);
-        printf(",\n \"%s\": ", n == 1 ? "image" : "batch");
-        added_measure(&a, 1, n_rounds);
-    }
-}
-
-static struct ov_request *pair_bare[LOAD_BARE_THREADS];
-
-static void add_pair(struct request *r)
-{
-    added_add_floats(r, "IN", pair_in, ROWS, COLUMNS);
-}
-
-static void run_pair_thread(size_t thread, size_t n)
-{
-    (void)n;
-    run_bare(pair_bare[thread], ROWS);
-}
-
-static void measure_pair(struct server *s, const char *repository, int n_rounds)
-{
-    struct ov_compiled *compiled = compile_model(repository, "pair", "2");
-    struct model *pair = one_model_load(s, repository, "pair");
-    struct model *const streams[] = {pair, pair, pair, pair};
-    struct load l = {s, streams, 4, add_pair, run_pair_thread};
-
-    for (size_t i = 0; i < LOAD_BARE_THREADS; i++)
-        pair_bare[i] = bare_one(compiled, (struct matrix){pair_in, ROWS, COLUMNS},
-                                (struct matrix){pair_out[i], ROWS, COLUMNS});
-    printf(",\n \"pair\": ");
-    load_measure(&l, 2 * n_rounds);
+    check_call(!to, "memory");
+    if (is_pair)
+        pair = compiled;
+    bind(compiled, request, "IN", true, (struct matrix){values, n_rows, n_columns});
+    bind(compiled, request, "OUT", false, (struct matrix){to, n_rows, n_columns});
+    return request;
 }
 
 int main(int argc, char **argv)
@@ -197,9 +154,7 @@ int main(int argc, char **argv)
     a.bare = bare_add_sub(argv[1]);
     printf("{\"add_sub\": ");
     added_measure(&a, 1, n_rounds);
-    measure_images(s, argv[1], n_rounds);
-    if (!added_counts_copies())
-        measure_pair(s, argv[1], n_rounds);
+    large_measure(&(struct large){s, argv[1], "IN", 512, make_bare, run_bare}, n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(outputs[0][1] == 3 || added_counts_copies()

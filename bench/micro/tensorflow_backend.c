@@ -17,12 +17,11 @@
 #include <unistd.h>
 
 #include "micro/added.h"
-#include "micro/load_rate.h"
+#include "micro/large.h"
 #include "micro/one_model.h"
 #include "tensorflow/tf_library.h"
 
-enum { N = 16, PIXELS = 3 * 224 * 224, BATCH = 8, ROWS = 32, COLUMNS = 512, FLOAT_TYPE = 1 };
-enum { APART = 1024 }; /* floats; requests of a batch lie apart, as requests of clients do */
+enum { N = 16, FLOAT_TYPE = 1 };
 enum { MAX_TENSORS = 2 };
 
 /* A model, and what each call gives it. */
@@ -41,8 +40,6 @@ struct bare {
 
 static struct tf_library lib;
 static float rows[2][N] ALIGNED;
-static float image[BATCH * (PIXELS + APART)] ALIGNED;
-static float pair_in[ROWS * COLUMNS] ALIGNED;
 
 /* ---- Bare calls ------------------------------------------------------------------------------ */
 
@@ -152,57 +149,17 @@ static void measure_add_sub(struct server *s, const char *repository, int n_roun
     }
 }
 
-static void add_image(struct request *r, int i, int64_t n_rows)
+static void *make_bare(const char *repository, const char *model, float *values, int64_t n_rows,
+                       int64_t n_columns)
 {
-    added_add_floats(r, "x", image + (size_t)i * (PIXELS + APART), n_rows, PIXELS);
-}
+    struct bare *b = malloc(sizeof(*b));
 
-static void measure_images(struct server *s, const char *repository, int n_rounds)
-{
-    struct added a = {.model = one_model_load(s, repository, "image"),
-                      .add_inputs = add_image,
-                      .run_bare = run_bare};
-
-    for (int n = 1; n <= BATCH; n += BATCH - 1) {
-        struct bare b = open_bare(repository, "image");
-
-        give_input(&b, "in_x", image, n, PIXELS);
-        take_output(&b, "out");
-        a.bare = &b;
-        a.n_requests = n;
-        a.runs = 500 / n;
-        a.bytes = (size_t)n * PIXELS * sizeof(*image);
-        printf(",\n \"%s\": ", n == 1 ? "image" : "batch");
-        added_measure(&a, 1, n_rounds);
-    }
-}
-
-static struct bare pair_bare[LOAD_BARE_THREADS];
-
-static void add_pair(struct request *r)
-{
-    added_add_floats(r, "x", pair_in, ROWS, COLUMNS);
-}
-
-static void run_pair_thread(size_t thread, size_t n)
-{
-    (void)n;
-    run_bare(&pair_bare[thread], ROWS);
-}
-
-static void measure_pair(struct server *s, const char *repository, int n_rounds)
-{
-    struct model *pair = one_model_load(s, repository, "pair");
-    struct model *const streams[] = {pair, pair, pair, pair};
-    struct load l = {s, streams, 4, add_pair, run_pair_thread};
-
-    for (size_t i = 0; i < LOAD_BARE_THREADS; i++) {
-        pair_bare[i] = open_bare(repository, "pair");
-        give_input(&pair_bare[i], "in_x", pair_in, ROWS, COLUMNS);
-        take_output(&pair_bare[i], "out");
-    }
-    printf(",\n \"pair\": ");
-    load_measure(&l, 2 * n_rounds);
+    if (!b)
+        exit(1);
+    *b = open_bare(repository, model);
+    give_input(b, "in_x", values, n_rows, n_columns);
+    take_output(b, "out");
+    return b;
 }
 
 int main(int argc, char **argv)
@@ -220,9 +177,7 @@ int main(int argc, char **argv)
         return 1;
     }
     measure_add_sub(s, argv[1], n_rounds);
-    measure_images(s, argv[1], n_rounds);
-    if (!added_counts_copies())
-        measure_pair(s, argv[1], n_rounds);
+    large_measure(&(struct large){s, argv[1], "x", 512, make_bare, run_bare}, n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */

@@ -15,16 +15,13 @@
 #include <unistd.h>
 
 #include "micro/added.h"
-#include "micro/load_rate.h"
+#include "micro/large.h"
 #include "micro/one_model.h"
 #include "torch/torch_bare.h"
 
-enum { MAX_ROWS = 64, N = 16, PIXELS = 3 * 224 * 224, BATCH = 8, ROWS = 32, COLUMNS = 128 };
-enum { APART = 1024 }; /* floats; requests of a batch lie apart, as requests of clients do */
+enum { MAX_ROWS = 64, N = 16 };
 
 static float first[MAX_ROWS * N], second[MAX_ROWS * N];
-static float image[BATCH * (PIXELS + APART)];
-static float pair_in[ROWS * COLUMNS];
 
 static void *open_bare(const char *repository, const char *model, float *const *inputs,
                        size_t n_inputs, int64_t rows, int64_t columns)
@@ -63,50 +60,10 @@ static void measure_add_sub(struct server *s, const char *repository, int n_roun
     added_measure(&a, MAX_ROWS, n_rounds);
 }
 
-static void add_image(struct request *r, int i, int64_t n_rows)
+static void *make_bare(const char *repository, const char *model, float *values, int64_t n_rows,
+                       int64_t n_columns)
 {
-    added_add_floats(r, "x", image + (size_t)i * (PIXELS + APART), n_rows, PIXELS);
-}
-
-static void measure_images(struct server *s, const char *repository, int n_rounds)
-{
-    struct added a = {.model = one_model_load(s, repository, "image"),
-                      .add_inputs = add_image,
-                      .run_bare = torch_bare_run,
-                      .bare = open_bare(repository, "image", (float *[]){image}, 1, BATCH, PIXELS)};
-
-    for (int n = 1; n <= BATCH; n += BATCH - 1) {
-        a.n_requests = n;
-        a.runs = 500 / n;
-        a.bytes = (size_t)n * PIXELS * sizeof(*image);
-        printf(",\n \"%s\": ", n == 1 ? "image" : "batch");
-        added_measure(&a, 1, n_rounds);
-    }
-}
-
-static void *pair_bare[LOAD_BARE_THREADS];
-
-static void add_pair(struct request *r)
-{
-    added_add_floats(r, "x", pair_in, ROWS, COLUMNS);
-}
-
-static void run_pair_thread(size_t thread, size_t n)
-{
-    (void)n;
-    torch_bare_run(pair_bare[thread], ROWS);
-}
-
-static void measure_pair(struct server *s, const char *repository, int n_rounds)
-{
-    struct model *pair = one_model_load(s, repository, "pair");
-    struct model *const streams[] = {pair, pair, pair, pair};
-    struct load l = {s, streams, 4, add_pair, run_pair_thread};
-
-    for (size_t i = 0; i < LOAD_BARE_THREADS; i++)
-        pair_bare[i] = open_bare(repository, "pair", (float *[]){pair_in}, 1, ROWS, COLUMNS);
-    printf(",\n \"pair\": ");
-    load_measure(&l, 2 * n_rounds);
+    return open_bare(repository, model, (float *[]){values}, 1, n_rows, n_columns);
 }
 
 int main(int argc, char **argv)
@@ -122,9 +79,7 @@ int main(int argc, char **argv)
     struct server *s = quiet_server_new(argv[1], argv[2]);
     printf("{");
     measure_add_sub(s, argv[1], n_rounds);
-    measure_images(s, argv[1], n_rounds);
-    if (!added_counts_copies())
-        measure_pair(s, argv[1], n_rounds);
+    large_measure(&(struct large){s, argv[1], "x", 128, make_bare, torch_bare_run}, n_rounds);
     printf("}\n");
     fflush(stdout);
     _exit(0); /* the end of a server is measured elsewhere */
