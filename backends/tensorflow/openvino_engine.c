@@ -157,11 +157,9 @@ static TRITONSERVER_Error *open_by_openvino(struct tf_model *m, void **ret_loade
                                                     : "operators of TensorFlow "
                                                       "(op_library_filename)");
     TRY(start_openvino_once());
+    TRY(saved_model_folder(m->path, &folder));
     inner = malloc(sizeof(*inner));
-    /* OpenVINO takes the folder of a SavedModel. */
-    folder = strndup(m->path, (size_t)(strrchr(m->path, '/') - m->path));
-    if (!inner || !folder) {
-        free(inner);
+    if (!inner) {
         free(folder);
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     }

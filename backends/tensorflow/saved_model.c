@@ -450,3 +450,9 @@ void saved_signature_done(struct saved_signature *s)
     free_saved_side(&s->outputs);
     *s = (struct saved_signature){0};
 }
+
+TRITONSERVER_Error *saved_model_folder(const char *path, char **ret_folder)
+{
+    *ret_folder = strndup(path, (size_t)(strrchr(path, '/') - path));
+    return *ret_folder ? NULL : no_saved_memory();
+}

@@ -59,4 +59,11 @@ void saved_signature_done(struct saved_signature *s);
 /* saved_tensor_named - NULL: there is none of that name. */
 const struct saved_tensor *saved_tensor_named(const struct saved_side *side, const char *name);
 
+/*
+ * saved_model_folder - the folder of a SavedModel, which frameworks take; the caller frees it.
+ * @path  of its file, with a folder in it
+ * Errors: UNAVAILABLE  no memory
+ */
+TRITONSERVER_Error *saved_model_folder(const char *path, char **ret_folder);
+
 #endif

@@ -79,11 +79,9 @@ static TRITONSERVER_Error *load_saved_model(const struct tf_loaded *l, struct tf
 {
     const struct saved_signature *from = &l->m->signature;
     const char *tags[sizeof(from->tags) / sizeof(from->tags[0])] = {NULL};
-    size_t len = (size_t)(strrchr(l->m->path, '/') - l->m->path);
-    char *folder = strndup(l->m->path, len);
+    char *folder;
 
-    if (!folder)
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRY(saved_model_folder(l->m->path, &folder));
     warn_of_missing_variables(l->m, folder);
     for (size_t i = 0; i < from->n_tags; i++)
         tags[i] = from->tags[i];
@@ -377,13 +375,15 @@ static TRITONSERVER_Error *open_session(const struct tf_loaded *l, struct tf_ses
     return err;
 }
 
-static uint64_t count_saved_bytes(const struct tf_model *m)
+static TRITONSERVER_Error *count_saved_bytes(const struct tf_model *m, uint64_t *ret_bytes)
 {
-    char *folder = m->is_graph ? NULL : strndup(m->path, (size_t)(strrchr(m->path, '/') - m->path));
-    uint64_t bytes = model_file_bytes(folder ? folder : m->path);
+    char *folder = NULL;
 
+    if (!m->is_graph)
+        TRY(saved_model_folder(m->path, &folder));
+    *ret_bytes = model_file_bytes(folder ? folder : m->path);
     free(folder);
-    return bytes;
+    return NULL;
 }
 
 static TRITONSERVER_Error *report_sessions(const struct tf_loaded *l)
@@ -470,9 +470,10 @@ TRITONSERVER_Error *tf_session_load(const struct tf_library *lib, struct tf_mode
     l->lib = lib;
     l->m = m;
     pthread_mutex_init(&l->mu, NULL);
-    l->bytes = count_saved_bytes(m);
     tf_warn_of_level(m);
-    err = load_operators(l);
+    err = count_saved_bytes(m, &l->bytes);
+    if (!err)
+        err = load_operators(l);
     if (!err)
         err = add_session(l);
     l->in_place = !m->signature.facts.keeps && !operators_loaded;
