@@ -10,7 +10,6 @@ import queue
 import re
 import shutil
 import sys
-import urllib.request
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ import framework_columns
 import regions
 import repository
 import server as servers
+import wire
 from python_models import write_python
 from test_check import check
 
@@ -135,8 +135,7 @@ def assert_serves(column, server, model="plain", rows=3, **more):
 
 
 def get(server, path):
-    with urllib.request.urlopen(f"http://{server.url}/v2/{path}") as answer:
-        return json.load(answer)
+    return wire.ask(server, "GET", f"/v2/{path}").json()
 
 
 def stats(server, model):
@@ -253,7 +252,7 @@ def test_configurations_are_completed(column, tmp_path):
     with start(column, tmp_path, [*LENIENT, f"--backend-config={column.backend},default-max-batch-size=3"], ready=False) as running:
         if column.completes != "all":
             running.await_rest()
-        reasons = reasons_of(running)
+        reasons = wire.read_reasons(running)
         if not column.completes:
             for name in ("bare", "size", "outputs", "nothing"):
                 assert reasons[name].endswith("because a TorchScript file does not tell data types and shapes"), reasons[name]
@@ -266,11 +265,6 @@ def test_configurations_are_completed(column, tmp_path):
             assert "Could not determine backend for model 'nothing'" in reasons["nothing"]
 
 
-def reasons_of(running):
-    with tritonclient.http.InferenceServerClient(running.url) as client:
-        return {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
-
-
 NOT_COMPLETED = {"pytorch": "model 'bare': its configuration needs input and output, because a TorchScript file does not tell data types and shapes",
                  "tensorrt": "unable to load model 'bare', the model has an input 'A', which the configuration lacks"}
 
@@ -281,7 +275,7 @@ def test_completion_may_be_switched_off(column, tmp_path):
     with start(column, tmp_path, [*LENIENT, "--strict-model-config=true"], ready=False) as running:
         assert_serves(column, running)
         otherwise = f"unable to load model 'bare', configuration expects 0 inputs, model provides {len(column.inputs)}"
-        assert reasons_of(running)["bare"] == "Invalid argument: " + NOT_COMPLETED.get(column.backend, otherwise)
+        assert wire.read_reasons(running)["bare"] == "Invalid argument: " + NOT_COMPLETED.get(column.backend, otherwise)
         assert completed(running, "plain")[2] is False
 
 
@@ -326,7 +320,7 @@ def test_configurations_that_do_not_fit(column, tmp_path):
         column.write(tmp_path, name, tensors=tensors)
     column.write(tmp_path, "gpu", BATCHES + "instance_group [ { kind: KIND_GPU gpus: [ 7 ] } ]\n")
     with start(column, tmp_path, LENIENT, ready=False) as running:
-        reasons = reasons_of(running)
+        reasons = wire.read_reasons(running)
     for name, (_, reason) in wrong.items():
         assert reasons[name] == "Invalid argument: " + reason
     no_gpu = "specifies invalid or unsupported gpu id 7. GPUs of this machine: 2" if column.backend == "tensorrt" else "has kind KIND_GPU but server does not support GPUs"
@@ -339,7 +333,7 @@ def test_an_optional_input_that_the_model_needs(column, tmp_path):
     column.write(tmp_path, "m", BATCHES + "dynamic_batching { max_queue_delay_microseconds: 20000 }\n", column.tensors(more="optional: true"))
     with start(column, tmp_path, LENIENT, ready=False) as running:
         if column.backend == "pytorch":
-            assert reasons_of(running)["m"].endswith("it is optional in the configuration, but the argument 'A' of forward() has no default")
+            assert wire.read_reasons(running)["m"].endswith("it is optional in the configuration, but the argument 'A' of forward() has no default")
             return
         whole, part = column.given(1), {"A": column.given(1)["A"]}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -385,7 +379,7 @@ def test_files_that_are_no_models(column, tmp_path):
         damage(column, folder / "1" / column.file, how)
     without = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")    # permissions apply to root then, too
     with start(column, tmp_path, LENIENT, wrap=without, ready=False) as running:
-        reasons = reasons_of(running)
+        reasons = wire.read_reasons(running)
         for how in bad:
             place = str(tmp_path / how / "1" / column.file)
             if column.name == "openvino" and how == "is_0":    # it knows ONNX by its content

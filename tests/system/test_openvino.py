@@ -22,6 +22,7 @@ import repository  # noqa: E402
 import saved_models  # noqa: E402
 import server as servers  # noqa: E402
 import triton  # noqa: E402
+from wire import read_reasons  # noqa: E402
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 RNG = np.random.default_rng(1)
@@ -509,8 +510,7 @@ def test_files_that_are_no_models(tmp_path):
     # OpenVINO itself loses eight bytes.
     env = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"}
     with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"], env=env, ready=False) as running:
-        with tritonclient.http.InferenceServerClient(running.url) as client:
-            reasons = {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
+        reasons = read_reasons(running)
         for what in [*bad, "bad_onnx", "bad_saved_model"]:
             place = f"openvino error in reading model : .*{tmp_path / what / '1' / 'model'}" if what != "elements" else "openvino error in loading model : "
             assert re.search(place, reasons[what]), (what, reasons[what])

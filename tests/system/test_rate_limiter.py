@@ -14,7 +14,7 @@ import repository
 import server as servers
 import triton
 from test_metrics import FLAGS as METRICS, scrape
-from wire import Connection, ask, given, infer, request_bytes
+from wire import Connection, ask, given, infer, read_reasons, request_bytes
 
 PLUGINS = pathlib.Path(servers.BACKENDS).parent / "tests" / "backends"
 EITHER = ["conch", "triton"]
@@ -47,12 +47,6 @@ def ask_model(server, name, value=7):
     answer = infer(server, name, {"inputs": [given("IN", "INT32", [1], [value])]})
     assert answer.status == 200, answer.body
     assert answer.json()["outputs"][0]["data"] == [value]
-
-
-def reasons(server):
-    """{model: why it does not serve, or ""}"""
-    rows = ask(server, "POST", "/v2/repository/index", b"{}").json()
-    return {row["name"]: row.get("reason", "") for row in rows}
 
 
 # ---- amounts: (groups of the model, options, the end of the error or "")
@@ -89,7 +83,7 @@ def test_a_load_finds_whether_there_is_enough(tmp_path, case, which):
     groups, amounts, expected = AMOUNTS[case]
     write_gate(tmp_path, "m", groups)
     with serve(which, tmp_path, *(f"--rate-limit-resource={a}" for a in amounts), *RELAXED) as server:
-        reason = reasons(server)["m"]
+        reason = read_reasons(server)["m"]
         assert expected in reason if expected else not reason
         if not expected:
             ask_model(server, "m")

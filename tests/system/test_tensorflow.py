@@ -18,6 +18,7 @@ import repository  # noqa: E402
 import saved_models as models  # noqa: E402
 import server as servers  # noqa: E402
 import triton  # noqa: E402
+from wire import read_reasons  # noqa: E402
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 RNG = np.random.default_rng(1)
@@ -280,8 +281,7 @@ def reasons_of(root, *flags, env=None):
     # OpenVINO itself loses eight bytes.
     env = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0", **(env or {})}
     with servers.Server(root, flags=["--exit-on-error=false", "--strict-readiness=false", *flags], env=env, ready=False) as running:
-        with tritonclient.http.InferenceServerClient(running.url) as client:
-            return {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
+        return read_reasons(running)
 
 
 ENGINE = "--backend-config=tensorflow,engine=openvino"
@@ -380,8 +380,7 @@ def test_files_that_are_no_models(tmp_path):
     write(tmp_path, "whole", models.add_sub([-1, 16]), BATCHES)
     env = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"}
     with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false", ENGINE], env=env, ready=False) as running:
-        with tritonclient.http.InferenceServerClient(running.url) as client:
-            reasons = {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
+        reasons = read_reasons(running)
         for what in [*bad, "nothing", "hollow"]:
             assert reasons[what] and "\n" not in reasons[what], (what, reasons[what])
         for what in ("cut", "cut_late", "noise", "longer", "negative", "nul", "zip"):

@@ -23,6 +23,7 @@ import server as servers
 import triton
 from python_models import ECHO, NUMBER, children, write_python
 from test_tensorflow import RAGGED, SEQUENCES, TENSORS_OF_SUMS, ask, check_ragged, infer, pair, reasons_of, write
+from wire import read_reasons
 
 VENV = pathlib.Path(__file__).resolve().parents[2] / ".deps/tensorflow/venv"
 LIBRARY = next(VENV.glob("lib/python3*/site-packages/tensorflow/libtensorflow_cc.so*"), None)
@@ -456,8 +457,7 @@ def test_graphs_that_would_end_the_process(tmp_path):
     (graph / "1/model.graphdef").write_bytes(saved_models.placeholder("in_x", np.float32, [-1])
                                              + saved_models.constant("large", np.float32([1]), [1 << 62, 1 << 62]))
     with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false", ENGINE], ready=False) as running:
-        with tritonclient.http.InferenceServerClient(running.url) as client:
-            reasons = {m["name"]: m.get("reason", "") for m in client.get_model_repository_index()}
+        reasons = read_reasons(running)
         for name, (_, text) in {**refused, "graph": refused["elements"]}.items():
             assert f"unable to load model '{name}', the graph in '{tmp_path / name}/1/model." in reasons[name] and text in reasons[name], (name, reasons[name])
         x = np.float32([[1], [2]])

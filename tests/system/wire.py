@@ -165,6 +165,12 @@ def leave_run(server, model, document, tail=b"", after_s=0.2):
         wait_for(lambda: server.cpu_s() - before_s > after_s, 60, f"the model {model} runs")
 
 
+def read_reasons(server):
+    """{model: why it does not serve, or ""}, as the index has it."""
+    rows = ask(server, "POST", "/v2/repository/index", b"{}").json()
+    return {row["name"]: row.get("reason", "") for row in rows}
+
+
 def given(name, datatype, shape, data, **more):
     """One input with its values as JSON."""
     return {"name": name, "datatype": datatype, "shape": shape, "data": data, **more}
