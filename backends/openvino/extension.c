@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * extension - operators of a user's own, by CPU_EXTENSION_PATH: a C++ library that is compiled for
- * one release of OpenVINO. It is code that runs in the server, so it needs a setting of the server.
- * What the path names is looked at before OpenVINO loads it, so that an error says what is wrong
- * with it. No state.
+ * extension - operators of a user's own: libraries of OpenVINO (CPU_EXTENSION_PATH), which are C++
+ * and compiled for one release, and for the backend tensorflow those of TensorFlow. They are code
+ * that runs in the server, so they need a setting of the server. A file is looked at before the
+ * framework loads it, so that an error says what is wrong with it. No state.
  */
 #include "openvino/model.h"
 

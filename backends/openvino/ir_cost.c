@@ -91,7 +91,7 @@ static bool add_dim(const struct run *r, struct port *p, const char *tag)
         dim = r->batch;
     p->open |= open;
     p->dims[p->rank++] = dim;
-    /* Both factors are at most MOST_ELEMENTS, far below the square root of the type's largest. */
+    /* The product has room: a number of elements is at most MOST_ELEMENTS, a batch below 2^32. */
     p->n *= (uint64_t)dim;
     if (!open)
         p->n_row *= (uint64_t)dim;
@@ -208,7 +208,7 @@ static bool add_convolution(struct run *r, const struct layer *l, uint64_t weigh
         weights->rank <= weight)
         return false;
     for (size_t i = weight; i < weights->rank; i++)
-        each *= (uint64_t)weights->dims[i]; /* at most weights->n, or zeroes */
+        each *= (uint64_t)weights->dims[i]; /* at most weights->n */
     return add_product(r, l, each);
 }
 

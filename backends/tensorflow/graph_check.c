@@ -20,7 +20,7 @@
 enum {
     MAX_TENSOR_RANK = 254, /* TensorFlow's own */
     MAX_CALL_DEPTH = 256,  /* 1000 take it minutes to load, and with 5000 a stack ends */
-    MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 70 here */
+    MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 64 here */
 };
 
 struct function {
