@@ -183,9 +183,19 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
     return NULL;
 }
 
-static bool is_parameter_word(const char *text, const char *a, const char *b, const char *c)
+static bool is_bool_word(const char *text, const char *a, const char *b, const char *c)
 {
     return strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0 || strcasecmp(text, c) == 0;
+}
+
+bool backend_read_bool(const char *text, bool *ret_yes)
+{
+    bool yes = is_bool_word(text, "true", "on", "1");
+
+    if (!yes && !is_bool_word(text, "false", "off", "0"))
+        return false;
+    *ret_yes = yes;
+    return true;
 }
 
 TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
@@ -193,9 +203,8 @@ TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char 
 {
     const char *text = backend_parameter(config, key);
 
-    /* Triton knows these words. */
-    *ret_yes = text ? is_parameter_word(text, "true", "on", "1") : otherwise;
-    if (text && !*ret_yes && !is_parameter_word(text, "false", "off", "0"))
+    *ret_yes = otherwise;
+    if (text && !backend_read_bool(text, ret_yes))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "parameter '%s' must be true or false, got '%s'", key, text);
     return NULL;

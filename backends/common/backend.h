@@ -95,10 +95,13 @@ const char *backend_parameter(const struct doc *config, const char *key);
 TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *key, int64_t min,
                                           int64_t max, int64_t otherwise, int64_t *ret_number);
 
+/* backend_read_bool - reads yes or no as Triton does: true, on, 1; false, off, 0; in small or large
+ * letters. False: the text is none of them. */
+bool backend_read_bool(const char *text, bool *ret_yes);
+
 /*
- * backend_parameter_bool - the same as yes or no.
- * Errors: INVALID_ARG  the parameter is neither true, on, 1, false, off nor 0, in small or large
- * letters
+ * backend_parameter_bool - a parameter as yes or no.
+ * Errors: INVALID_ARG  backend_read_bool() does not know the word
  */
 TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char *key,
                                            bool otherwise, bool *ret_yes);

@@ -30,13 +30,12 @@ TRITONSERVER_Error *settings_bool(const struct doc *settings, const char *backen
                                   bool otherwise, bool *ret_yes)
 {
     const char *text = backend_setting(settings, name);
-    bool yes = text && (strcmp(text, "1") == 0 || strcasecmp(text, "true") == 0);
 
-    if (text && !yes && strcmp(text, "0") != 0 && strcasecmp(text, "false") != 0)
+    *ret_yes = otherwise;
+    if (text && !backend_read_bool(text, ret_yes))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "--backend-config=%s,%s must be 0, 1, true or false, got '%s'",
                              backend, name, text);
-    *ret_yes = text ? yes : otherwise;
     return NULL;
 }
 

@@ -18,7 +18,7 @@ extern "C" {
  * @settings   as backend_settings() gives them
  * @backend    the backend's name, for the error
  * @otherwise  the result if the setting was not given
- * Errors: INVALID_ARG  no whole number from min to max; neither 0, 1, true nor false
+ * Errors: INVALID_ARG  no whole number from min to max; a word that backend_read_bool() refuses
  */
 TRITONSERVER_Error *settings_int(const struct doc *settings, const char *backend, const char *name,
                                  int64_t min, int64_t max, int64_t otherwise, int64_t *ret_number);

@@ -225,6 +225,13 @@ def test_a_setting_sizes_the_shared_pool(tmp_path):
         assert threads_of(one, "--backend-config=onnxruntime,enable-global-threadpool=0", size + "9") < n_threads(many)
 
 
+@pytest.mark.parametrize("word", ["on", "OFF", "True", "0"])
+def test_a_setting_is_yes_or_no_in_the_words_of_triton(models, word):
+    write(models, "m")
+    with Server(models, flags=[f"--backend-config=onnxruntime,allow-spinning={word}"]) as running:
+        assert double(running, "m") == [1, 2]
+
+
 @pytest.mark.parametrize("setting, said", [
     ("intra_op_thread_count=x", "intra_op_thread_count must be a whole number from 0 to 4096, got 'x'"),
     ("inter_op_thread_count=5000", "inter_op_thread_count must be a whole number from 0 to 4096, got '5000'"),
