@@ -250,7 +250,7 @@ static TRITONSERVER_Error *copy_input_in_stream(struct executor *x, struct slot 
      * this thread would wait for the GPU meanwhile. */
     if (s->host.lend && !s->host.copied)
         pinned = s->host.lend(s->host.lender, s->size);
-    if (pinned && pinned != from)
+    if (pinned)
         from = memcpy(pinned, from, s->size);
     x->pending = true;
     TRY_CUDA(x->model->cuda, "failed to copy an input to the GPU", to_device, s->buffer.at, from,
@@ -394,7 +394,8 @@ static TRITONSERVER_Error *await_stream_of(struct executor *x)
     return result == 0 ? NULL : cuda_error(x->model->cuda, "failed to run TRT inference", result);
 }
 
-static TRITONSERVER_Error *launch(struct executor *x, struct batch *b, const struct lane *lane)
+static TRITONSERVER_Error *launch_context(struct executor *x, struct batch *b,
+                                          const struct lane *lane)
 {
     for (size_t i = 0; i < x->model->tensors.n; i++)
         if (x->slots[i].t->is_input)
@@ -433,7 +434,7 @@ static TRITONSERVER_Error *compute_batch(struct executor *x, struct batch *b,
 {
     const struct graph *graph = graph_find(x, lane);
 
-    TRY(graph ? launch_graph(x, b, graph) : launch(x, b, lane));
+    TRY(graph ? launch_graph(x, b, graph) : launch_context(x, b, lane));
     TRY(await_stream_of(x));
     batch_computed(b);
     return NULL;

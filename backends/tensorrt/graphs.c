@@ -100,16 +100,13 @@ static void add_graph_batch(struct model *m, int64_t rows)
     m->graph_specs[at] = (struct graph_spec){.rows = rows, .least_rows = rows};
 }
 
-/* Sizes that the scheduler prefers; NULL: it has no such list. */
-static const struct doc_value *preferred_batches(const struct model *m, bool *ret_has)
+/* The scheduler that may have preferred_batch_size; NULL: the model has another. */
+static const struct doc_value *find_batcher(const struct model *m)
 {
     const struct doc_value *root = doc_root(m->frame->config);
-    const struct doc_value *scheduler = doc_get(root, "dynamic_batching");
+    const struct doc_value *dynamic = doc_get(root, "dynamic_batching");
 
-    if (!scheduler)
-        scheduler = doc_get(doc_get(root, "sequence_batching"), "oldest");
-    *ret_has = scheduler != NULL;
-    return doc_get(scheduler, "preferred_batch_size");
+    return dynamic ? dynamic : doc_get(doc_get(root, "sequence_batching"), "oldest");
 }
 
 /* As Triton's backend does: 1, the preferred sizes, the largest; without a scheduler that has such
@@ -117,15 +114,13 @@ static const struct doc_value *preferred_batches(const struct model *m, bool *re
 static void add_usual_batches(struct model *m)
 {
     static const int64_t usual[] = {2, 3, 4, 6, 8, 12, 16};
-    const struct doc_value *preferred;
-    bool has;
+    const struct doc_value *batcher = find_batcher(m), *v;
 
-    preferred = preferred_batches(m, &has);
     add_graph_batch(m, m->frame->max_batch_size > 0);
     add_graph_batch(m, m->frame->max_batch_size);
-    for (size_t i = 0; !has && i < sizeof(usual) / sizeof(usual[0]); i++)
+    for (size_t i = 0; !batcher && i < sizeof(usual) / sizeof(usual[0]); i++)
         add_graph_batch(m, usual[i]);
-    for (const struct doc_value *v = doc_first(preferred); v; v = v->next) {
+    for (v = doc_first(doc_get(batcher, "preferred_batch_size")); v; v = v->next) {
         int64_t rows;
 
         if (doc_int(v, &rows))
@@ -136,13 +131,12 @@ static void add_usual_batches(struct model *m)
 TRITONSERVER_Error *graphs_read(struct model *m)
 {
     const struct doc_value *cuda = cuda_options(m), *wanted = doc_get(cuda, "graph_spec");
-    bool has;
+    const struct doc_value *preferred = doc_get(find_batcher(m), "preferred_batch_size");
 
     if (!doc_true(doc_get(cuda, "graphs")))
         return NULL;
     /* 9: the usual sizes, 1 and the largest. */
-    m->graph_specs = calloc(doc_count(wanted) + doc_count(preferred_batches(m, &has)) + 9,
-                            sizeof(*m->graph_specs));
+    m->graph_specs = calloc(doc_count(wanted) + doc_count(preferred) + 9, sizeof(*m->graph_specs));
     if (!m->graph_specs)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     if (doc_count(wanted) == 0)
@@ -274,7 +268,8 @@ static TRITONSERVER_Error *enqueue_spec(struct executor *x, const struct lane *l
 }
 
 /* Records what one launch does; the driver's graph is freed in any case. */
-static TRITONSERVER_Error *record(struct executor *x, const struct lane *lane, void **ret_exec)
+static TRITONSERVER_Error *record_graph(struct executor *x, const struct lane *lane,
+                                        void **ret_exec)
 {
     const struct cuda *cuda = x->model->cuda;
     TRITONSERVER_Error *err;
@@ -325,8 +320,8 @@ static TRITONSERVER_Error *keep_graph(const struct executor *x, struct lane *lan
 }
 
 /* @ret_fits  false: the profile does not allow the shapes, and nothing is captured */
-static TRITONSERVER_Error *capture(struct executor *x, struct lane *lane,
-                                   const struct graph_spec *spec, bool *ret_fits)
+static TRITONSERVER_Error *capture_graph(struct executor *x, struct lane *lane,
+                                         const struct graph_spec *spec, bool *ret_fits)
 {
     const struct cuda *cuda = x->model->cuda;
     void *exec = NULL;
@@ -336,7 +331,7 @@ static TRITONSERVER_Error *capture(struct executor *x, struct lane *lane,
         return NULL;
     TRY(enqueue_spec(x, lane));
     TRY_CUDA(cuda, "unable to record CUDA graph", await_stream, x->stream);
-    TRY(record(x, lane, &exec));
+    TRY(record_graph(x, lane, &exec));
     return keep_graph(x, lane, spec, exec);
 }
 
@@ -348,7 +343,7 @@ static TRITONSERVER_Error *capture_spec(struct executor *x, const struct graph_s
     for (size_t i = 0; i < x->n_lanes; i++) {
         bool fits;
 
-        TRY(capture(x, &x->lanes[i], spec, &fits));
+        TRY(capture_graph(x, &x->lanes[i], spec, &fits));
         any |= fits;
     }
     /* The usual sizes are no wish of the user's. */

@@ -32,7 +32,7 @@ static TRITONSERVER_Error *read_strategy(struct model *m)
 }
 
 /* Pinned memory is used unless the configuration says otherwise. */
-static bool pins(const struct doc_value *tuning, const char *key)
+static bool wants_pinned(const struct doc_value *tuning, const char *key)
 {
     const struct doc_value *buffer = doc_get(tuning, key);
 
@@ -52,8 +52,8 @@ static TRITONSERVER_Error *read_plan_parameters(struct model *m)
                              "model '%s': enable_multi_device is not supported: an instance uses "
                              "one GPU",
                              m->name);
-    m->pins_inputs = pins(tuning, "input_pinned_memory");
-    m->pins_outputs = pins(tuning, "output_pinned_memory");
+    m->pins_inputs = wants_pinned(tuning, "input_pinned_memory");
+    m->pins_outputs = wants_pinned(tuning, "output_pinned_memory");
     m->priority = strcmp(priority, "PRIORITY_MAX") == 0   ? 1
                   : strcmp(priority, "PRIORITY_MIN") == 0 ? -1
                                                           : 0;
