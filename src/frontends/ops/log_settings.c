@@ -44,10 +44,9 @@ struct status *ops_change_log_settings(const struct ops_log_change *change)
     struct log_settings was;
     struct ops_log_settings now;
     struct status *st;
-    log_get_file(now.file, sizeof(now.file));
     do {
-        log_get_settings(&was);
-        now.levels = was;
+        ops_log_settings(&now);
+        was = now.levels;
         st = change->read(change->asked, &now.levels);
         if (!st)
             st = change->answer(change->arg, &now);
