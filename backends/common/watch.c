@@ -5,7 +5,7 @@
  *
  *      idle ──begin──► RUNS ──end──► idle                            the usual run
  *                       │ ▲
- *          look claims  │ │ nobody wants it ended
+ *          look claims  │ │ a request is not cancelled
  *                       ▼ │
  *                    RUNS | CLAIMED ──end: waits for the look──► idle
  *
@@ -188,7 +188,7 @@ static bool end_claimed(struct watched *d)
 
 bool watch_end(struct watched *d)
 {
-    uint64_t run = atomic_load_explicit(&d->state, memory_order_relaxed) & ~(uint64_t)CLAIMED;
+    uint64_t run = atomic_load(&d->state) & ~(uint64_t)CLAIMED;
 
     if (atomic_compare_exchange_strong(&d->state, &run, run & ~(uint64_t)RUNS))
         return false;
