@@ -20,9 +20,9 @@ extern "C" {
 #endif
 
 /*
- * A lender of memory for copies, in the place of gather's own: memory that a device reads faster,
- * for example. What it has lent is given up by the next call, and stays its own.
- * Returns NULL, where it has none: gather takes its own.
+ * Lends memory for copies, in the place of gather's own: memory that a device reads faster, for
+ * example. The lender keeps owning it; it is valid until the lender's next call.
+ * Returns NULL if the lender has none: gather then allocates its own.
  */
 typedef void *gather_lend_fn(void *lender, uint64_t size);
 
@@ -35,7 +35,7 @@ struct gathered {
     const void *data;              /* aligned for its type; to be read only */
     uint64_t size;
 
-    gather_lend_fn *lend; /* NULL: none; the user's, as the next one */
+    gather_lend_fn *lend; /* NULL: nobody lends. Set by the caller, like lender */
     void *lender;
 
     /* Private: memory for copies, as large as the largest copy so far. */

@@ -20,8 +20,9 @@ extern "C" {
  * @model     the model's name, for errors
  * @name      borrowed
  * @ret_path  the caller frees it
- * Errors: INVALID_ARG  the configured name leads out of the folder, there is no regular file, or
- * the server may not read it NOT_FOUND    there is no file
+ * Errors: INVALID_ARG  the configured name leads out of the folder, it is no regular file, or the
+ *                      server may not read it
+ *         NOT_FOUND    there is no file
  */
 TRITONSERVER_Error *model_file_find(TRITONBACKEND_Model *handle, const struct doc *config,
                                     const char *model, const char *name, const char *inner,

@@ -119,9 +119,9 @@ static TRITONSERVER_Error *read_ids(const struct treelite *t, treelite_model mod
     return NULL;
 }
 
-/* A checkpoint of release 3.9 has one score for all classes. treelite keeps that one, and when it
- * predicts it reads as many as there are classes, from beyond it. It does not copy what it is
- * given: *ret_all lives longer than the model. */
+/* A checkpoint of release 3.9 has one score for all classes. treelite keeps that one, but predicts
+ * with as many as there are classes, and so reads beyond it. It does not copy what SetHeaderField()
+ * gets: *ret_all must live longer than the model. */
 static TRITONSERVER_Error *spread_base_score(const struct treelite *t, treelite_model model,
                                              size_t n, struct treelite_field *scores,
                                              double **ret_all)

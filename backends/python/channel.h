@@ -89,7 +89,8 @@ enum channel_answer channel_look(struct channel *c, const atomic_bool *ended, ui
 enum channel_answer channel_await(struct channel *c, uint64_t deadline_ns, uint64_t spin_ns,
                                   const atomic_bool *ended, uint64_t *ret_at,
                                   uint64_t *ret_size_bytes);
-/* channel_end - the child has ended: whoever waits for its answer wakes. Once, by any thread. */
+/* channel_end - the child has ended: a thread that waits for its answer wakes. Call it once. Any
+ * thread. */
 void channel_end(struct channel *c);
 /* channel_signal - event_fd becomes readable. Any thread. */
 void channel_signal(const struct channel *c);

@@ -37,8 +37,10 @@ struct model {
 
 /*
  * model_open - finds the model's file and interpreter, and completes its configuration if the
- * server wants that. Errors: NOT_FOUND, INVALID_ARG, UNSUPPORTED  of its configuration or
- * environment INTERNAL                             its auto_complete_config() has failed
+ * server wants that.
+ *
+ * Errors: NOT_FOUND, INVALID_ARG, UNSUPPORTED  of its configuration or environment
+ *         INTERNAL                             its auto_complete_config() has failed
  */
 TRITONSERVER_Error *model_open(TRITONBACKEND_Model *handle, struct model **ret_model);
 void model_close(struct model *m);

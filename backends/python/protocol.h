@@ -52,8 +52,8 @@ enum {
 
 /*
  * A bell: a message has come. Whoever rings writes at and size, then adds BELL_RINGS to the word.
- * The server flips BELL_ENDED in the word of the answer bell when the child has ended: who sleeps
- * there wakes, and still sees whether the child has answered before.
+ * The server flips BELL_ENDED in the word of the answer bell when the child has ended: the thread
+ * that sleeps there wakes, and still sees whether the child has answered before.
  */
 enum { BELL_ENDED = 1, BELL_RINGS = 2 };
 struct bell {

@@ -47,14 +47,16 @@ struct aoti_container;
     F(int32_t, get_sizes, (struct aoti_tensor * tensor, int64_t * *ret_sizes))                     \
     F(int32_t, get_strides, (struct aoti_tensor * tensor, int64_t * *ret_strides))
 
-/* Of a tensor another handle, which is deleted on its own; not in every release: else NULL. */
+/* Makes another handle of a tensor, which is deleted on its own. NULL: this release has no such
+ * function. */
 static int32_t (*torch_new_tensor_handle)(struct aoti_tensor *tensor, struct aoti_tensor **ret);
 
 /* How many threads an operator has on this thread: PyTorch asks OpenMP. at::get_num_threads() is
- * C++ of an ABI like C's; its first call on a thread overwrites what OpenMP has been told there. */
+ * called like a function of C; its first call on a thread overwrites what OpenMP has been told
+ * there. */
 #define GET_THREADS "_ZN2at15get_num_threadsEv"
 #define SET_THREADS "omp_set_num_threads"
-static int (*torch_get_threads)(void); /* NULL: both are not there */
+static int (*torch_get_threads)(void); /* NULL: one of the two is missing */
 static void (*torch_set_threads)(int n);
 
 /* Set by aoti_open(), constant afterwards. */
@@ -439,7 +441,7 @@ static TRITONSERVER_Error *wrap_input(const struct shim_tensor *in, struct aoti_
                              in->name, (unsigned int)in->rank);
     for (uint32_t d = in->rank; d-- > 0;) {
         strides[d] = step;
-        /* Also of an empty tensor the server has multiplied all dimensions. */
+        /* No overflow: the server has multiplied the dimensions, those of empty tensors, too. */
         step *= in->shape[d] > 0 ? in->shape[d] : 1;
     }
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
@@ -563,9 +565,9 @@ static TRITONSERVER_Error *run_code(const struct model *m, const struct shim_ten
     return NULL;
 }
 
-/* Gives the operators that the code calls so many threads, its own loops only where they were
- * compiled to ask; n of 0 is as it is. Other models run on the same thread, so what is returned is
- * what to set afterwards: what it was, or 0. */
+/* Gives n threads to the operators that the code calls, and to its own loops if they were compiled
+ * to ask; 0 changes nothing. Other models run on the same thread, so the caller sets the result
+ * afterwards: the number before, or 0. */
 static int limit_threads(int n)
 {
     int before;

@@ -18,7 +18,7 @@
 struct port {
     const char *name;              /* borrowed from the configuration */
     TRITONSERVER_DataType type;    /* INVALID: any, of a control of sequences */
-    TRITONSERVER_DataType control; /* of such a control: what the scheduler makes it of */
+    TRITONSERVER_DataType control; /* of such a control: the type that the scheduler gives it */
     size_t index;                  /* of the argument; of the output */
     bool optional, ragged;
     const struct ragged_input *made; /* a batch_input, which is made of shapes */

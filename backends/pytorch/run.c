@@ -338,7 +338,7 @@ static TRITONSERVER_Error *take_module(struct runner *r)
     if (t->shares || (!t->module->writes_itself && !atomic_exchange(&t->taken, true)))
         return NULL;
     text = t->shim->copy(t->module, &copy);
-    if (!copy) /* a text of why may lack, too */
+    if (!copy) /* even without a text: there was no memory for one */
         return library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text);
     r->module = copy;
     r->owns_module = true;
