@@ -150,8 +150,9 @@ static TRITONSERVER_Error *call_forward(struct runner *r)
     const struct torch_model *t = r->model;
     char *text = t->shim->run(r->module, &t->options, r->inputs, r->n_inputs, &r->result);
 
-    return text ? library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text)
-                : NULL;
+    if (!text && r->result)
+        return NULL;
+    return library_error(TRITONSERVER_ERROR_INTERNAL, "PyTorch execute failure", text);
 }
 
 static void clear_returned(struct runner *r)
@@ -338,7 +339,7 @@ static TRITONSERVER_Error *take_module(struct runner *r)
     if (t->shares || (!t->module->writes_itself && !atomic_exchange(&t->taken, true)))
         return NULL;
     text = t->shim->copy(t->module, &copy);
-    if (!copy) /* even without a text: there was no memory for one */
+    if (!copy) /* even without a text (shim.h) */
         return library_error(TRITONSERVER_ERROR_INTERNAL, "copying a model", text);
     r->module = copy;
     r->owns_module = true;

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 
@@ -31,41 +32,72 @@ def infer(server):
         np.testing.assert_array_equal(client.infer("m", inputs).as_numpy("difference"), np.zeros((2, 16), np.float32))
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["one fails", "all from one on fail"])
-def test_a_load_without_memory_fails_clearly(goes_on, tmp_path):
-    tensors = [("input", "a", "FP32", [16]), ("input", "b", "FP32", [16]), ("output", "sum", "FP32", [16]),
-               ("output", "difference", "FP32", [16]), ("output", "live", "INT64", [1])]
+def serve_package(tmp_path, columns, allocations):
+    """The server, which has not loaded the model yet."""
+    tensors = [("input", "a", "FP32", [columns]), ("input", "b", "FP32", [columns]), ("output", "sum", "FP32", [columns]),
+               ("output", "difference", "FP32", [columns]), ("output", "live", "INT64", [1])]
     folder = repository.write_model(tmp_path / "models", "m", 'platform: "torch_aoti" max_batch_size: 8\n'
                                     "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + "".join(repository.tensor(*t) for t in tensors))
     aoti_packages.write_package(folder / "1" / "model.pt2", aoti_packages.code(tmp_path / "mark"))
-    allocations = Allocations(tmp_path / "allocations")
     environment = {**preload.environment("allocfault", ALLOC_LIBRARY="/libtriton_pytorch.so", ALLOC_COUNTS=str(allocations.path)),
                    "CONCH_TORCH": str(aoti_packages.library())}
-    flags = ["--model-control-mode=explicit", "--backend-config=pytorch,allow-native-code=1"]
-    with servers.Server(tmp_path / "models", env=environment, flags=flags) as server:
-        def unload():
-            assert ask(server, "POST", "/v2/repository/models/m/unload").status == 200
-            servers.wait_for(lambda: "UNAVAILABLE" in ask(server, "POST", "/v2/repository/index").body.decode(), 60, "it is unloaded")
+    return servers.Server(tmp_path / "models", env=environment,
+                          flags=["--model-control-mode=explicit", "--backend-config=pytorch,allow-native-code=1"])
 
-        assert ask(server, "POST", "/v2/repository/models/m/load").status == 200
+
+def load(server):
+    return ask(server, "POST", "/v2/repository/models/m/load")
+
+
+def unload(server):
+    assert ask(server, "POST", "/v2/repository/models/m/unload").status == 200
+    servers.wait_for(lambda: "UNAVAILABLE" in ask(server, "POST", "/v2/repository/index").body.decode(), 60, "it is unloaded")
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["one fails", "all from one on fail"])
+def test_a_load_without_memory_fails_clearly(goes_on, tmp_path):
+    allocations = Allocations(tmp_path / "allocations")
+    with serve_package(tmp_path, 16, allocations) as server:
+        assert load(server).status == 200
         infer(server)
-        unload()
+        unload(server)
         before, n, n_failed, met = descriptors(server), 0, 0, True
         while met:
             n += 1
             allocations.fail(n, goes_on)
-            answer = ask(server, "POST", "/v2/repository/models/m/load")
+            answer = load(server)
             met = allocations.count() >= n
             allocations.fail(0)
             if answer.status == 200:
                 infer(server)
-                unload()
+                unload(server)
                 continue
             n_failed += 1
             assert any(text in json.loads(answer.body)["error"] for text in NO_MEMORY), (n, answer.body)
         assert n_failed > 20, "the backend's allocations are not seen"
-        assert ask(server, "POST", "/v2/repository/models/m/load").status == 200
+        assert load(server).status == 200
         infer(server)
-        unload()
+        unload(server)
         # The code stays open, once; nothing else does.
         servers.wait_for(lambda: descriptors(server) <= before, 20, f"{before} descriptors are open again")
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["one fails", "all from one on fail"])
+def test_a_first_request_without_memory_is_refused(goes_on, tmp_path):
+    """Of a model that is not executed before: its sizes are not all known."""
+    allocations = Allocations(tmp_path / "allocations")
+    with serve_package(tmp_path, -1, allocations) as server:
+        n, n_failed, met = 0, 0, True
+        while met:
+            n += 1
+            assert load(server).status == 200
+            allocations.fail(n, goes_on)
+            try:
+                infer(server)
+            except InferenceServerException:
+                n_failed += 1
+            met = allocations.count() >= n
+            allocations.fail(0)
+            infer(server)
+            unload(server)
+        assert n_failed > 0, "the backend's allocations are not seen"

@@ -7,9 +7,10 @@
  * its one function conch_torch(). Users compile it for a PyTorch of their own with the script
  * `build`, which is installed with these sources.
  *
- * A function that can fail returns NULL, or a text of one line that the caller frees. No exception
- * leaves the shim. Tensors are on the CPU, contiguous, of TRITONSERVER_DataType; BYTES are a list
- * of strings, each a length of 4 bytes, the lowest first, and so many bytes.
+ * A function that can fail returns NULL, or a text of one line that the caller frees. Without
+ * memory for the text it returns NULL, too, and what it was to make stays NULL: that is a failure.
+ * No exception leaves the shim. Tensors are on the CPU, contiguous, of TRITONSERVER_DataType; BYTES
+ * are a list of strings, each a length of 4 bytes, the lowest first, and so many bytes.
  *
  * Threads: any number may run a model. One thread loads it and one frees it, while none runs it.
  */
