@@ -63,6 +63,12 @@ class Session:
         self.process.stdin.write("".join(f"{command}\n" for command in commands).encode())
         self.process.stdin.flush()
 
+    def start_run(self, name, request, after_s=0.2):
+        """Starts a long request, and returns when the server has computed for so long: it has answered before, so its models are loaded."""
+        before_s = servers.cpu_s(self.process.pid)
+        self.tell(f"start {name} {request}")
+        servers.wait_for(lambda: servers.cpu_s(self.process.pid) - before_s > after_s, 60, f"{name} runs")
+
     def await_line(self, line, within_s=60):
         """Waits until that line has been printed since the last do()."""
 

@@ -74,6 +74,12 @@ def wait_for(condition, within_s, what):
         time.sleep(0.01)
 
 
+def cpu_s(pid):
+    """The time that the threads of a process have computed so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def processes_with(mark, program=""):
     """The processes that have inherited this environment variable, and run the program; a process that is gone is none."""
     found = []
@@ -252,9 +258,7 @@ class Server:
         return names
 
     def cpu_s(self):
-        """The time that its threads have computed so far."""
-        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.pid)
 
     def await_rest(self):
         """Waits until all models are loaded that can be, where one cannot (--exit-on-error=false)."""

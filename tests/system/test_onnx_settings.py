@@ -338,10 +338,17 @@ def test_a_cancelled_run_is_answered_as_cancelled(models):
     """By the C API, whose caller gets the answer; twice, since the same run options serve the next run."""
     write_loop(models, "loop")
     forever = "loop -1 - N:INT64:1:1000000000000"
-    said = embed.run(models, [f"start a {forever}", "cancel a", "wait a", f"start b {forever}", "cancel b", "wait b", "infer c loop -1 - N:INT64:1:3"])
-    for name in "ab":
-        assert re.fullmatch(r"error Cancelled: .*final", embed.of(said, name)[0]), said
-    assert embed.of(said, "c")[0].startswith("response OUT:INT64:1:3"), said
+    with embed.Session(models) as session:
+        def check_short_run():
+            said = session.do("infer c loop -1 - N:INT64:1:3")
+            assert embed.of(said, "c")[0].startswith("response OUT:INT64:1:3"), said
+
+        check_short_run()
+        for name in "ab":
+            session.start_run(name, forever)
+            said = session.do(f"cancel {name}")
+            assert re.fullmatch(r"error Cancelled: .*final", embed.of(said, name)[0]), said
+        check_short_run()
 
 
 def test_a_cancelled_run_leaves_other_runs_alone(models):
