@@ -210,6 +210,13 @@ TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char 
     return NULL;
 }
 
+const struct doc_value *backend_first_accelerator(const struct doc *config, const char *side)
+{
+    const struct doc_value *optimization = doc_get(doc_root(config), "optimization");
+
+    return doc_first(doc_get(doc_get(optimization, "execution_accelerators"), side));
+}
+
 bool backend_escapes_folder(const char *path)
 {
     if (*path == '/')

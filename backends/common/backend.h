@@ -107,6 +107,13 @@ TRITONSERVER_Error *backend_parameter_bool(const struct doc *config, const char 
                                            bool otherwise, bool *ret_yes);
 
 /*
+ * backend_first_accelerator - the first of a model's execution accelerators, which has a name and
+ * parameters; `next` leads to the others. NULL if there is none. Borrowed.
+ * @side  "cpu_execution_accelerator" or "gpu_execution_accelerator"
+ */
+const struct doc_value *backend_first_accelerator(const struct doc *config, const char *side);
+
+/*
  * backend_escapes_folder - does this relative path lead out of its folder? True for absolute paths
  * and for all with "..". The file system is not read, so that an error does not tell what is there.
  */

@@ -230,23 +230,16 @@ struct tensor *model_tensor(struct tensor *tensors, size_t n, const char *name)
 
 /* ---- Is the model bounded? ------------------------------------------------------------------- */
 
-static bool has_any(const struct model *m, const char *field, const char *list)
-{
-    return doc_count(doc_get(doc_get(doc_root(m->config), field), list)) > 0;
-}
-
-/* Other people's code and devices may take any time; ragged inputs have any length. */
+/* Operators of libraries and accelerators may take any time; ragged inputs have any length. */
 static bool is_plain(const struct model *m)
 {
-    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
-    const struct doc_value *accelerators = doc_get(optimization, "execution_accelerators");
+    const struct doc_value *operations = doc_get(doc_root(m->config), "model_operations");
 
     for (size_t i = 0; i < m->n_inputs; i++)
         if (m->inputs[i].ragged || m->inputs[i].made)
             return false;
-    return !has_any(m, "model_operations", "op_library_filename") &&
-           doc_count(doc_get(accelerators, "cpu_execution_accelerator")) == 0 &&
-           doc_count(doc_get(accelerators, "gpu_execution_accelerator")) == 0;
+    return doc_count(doc_get(operations, "op_library_filename")) == 0 &&
+           !session_has_accelerators(m);
 }
 
 static TRITONSERVER_Error *declare_small_cost(const struct model *m, TRITONBACKEND_Model *handle)

@@ -215,15 +215,20 @@ static TRITONSERVER_Error *add_one(const struct model *m, const char *side,
                          "unknown Execution Accelerator '%s' is requested", name);
 }
 
+static const char *const sides[] = {"gpu_execution_accelerator", "cpu_execution_accelerator"};
+
 TRITONSERVER_Error *session_add_providers(const struct model *m, struct ort_options *options)
 {
-    static const char *const sides[] = {"gpu_execution_accelerator", "cpu_execution_accelerator"};
-    const struct doc_value *accelerators =
-        doc_get(doc_get(doc_root(m->config), "optimization"), "execution_accelerators");
-
     TRY(check_cuda_parameters(m));
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
-        for (const struct doc_value *v = doc_first(doc_get(accelerators, sides[i])); v; v = v->next)
+        for (const struct doc_value *v = backend_first_accelerator(m->config, sides[i]); v;
+             v = v->next)
             TRY(add_one(m, sides[i], v, options));
     return NULL;
+}
+
+bool session_has_accelerators(const struct model *m)
+{
+    return backend_first_accelerator(m->config, sides[0]) ||
+           backend_first_accelerator(m->config, sides[1]);
 }

@@ -295,26 +295,16 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
 
 static const char direct_buffers[] = "session.use_external_initializer_file_buffers_directly";
 
-/* Accelerators make further copies of a model in a message of at most 2 GB, in which external data
- * has no place but by its file's name. */
-static bool has_accelerators(const struct model *m)
-{
-    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
-    const struct doc_value *all = doc_get(optimization, "execution_accelerators");
-
-    return doc_count(doc_get(all, "cpu_execution_accelerator")) > 0 ||
-           doc_count(doc_get(all, "gpu_execution_accelerator")) > 0;
-}
-
 /* ONNX Runtime would map the files: whoever writes one anew while the model serves would change
- * answers, or end the server. */
+ * answers, or end the server. With accelerators it has to: they make further copies of a model in a
+ * message of at most 2 GB, in which external data has no place but by its file's name. */
 static TRITONSERVER_Error *add_weights(struct model *m, struct ort_options *options)
 {
     uint64_t bytes = weights_bytes(&m->external);
     int64_t map;
 
     TRY(backend_parameter_int(m->config, "map_external_data", 0, 1, bytes > MOST_BYTES_READ, &map));
-    if (map || m->external.n_files == 0 || has_accelerators(m) ||
+    if (map || m->external.n_files == 0 || session_has_accelerators(m) ||
         !m->rt->lib.api.AddExternalInitializersFromFilesInMemory) {
         if (m->external.n_files > 0)
             BACKEND_LOG(INFO,

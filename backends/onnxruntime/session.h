@@ -23,4 +23,7 @@ TRITONSERVER_Error *session_run_options(const struct model *m,
 /* session_add_providers - in providers.c: the execution accelerators of the configuration. */
 TRITONSERVER_Error *session_add_providers(const struct model *m, struct ort_options *options);
 
+/* session_has_accelerators - in providers.c: does the configuration have any of them? */
+bool session_has_accelerators(const struct model *m);
+
 #endif

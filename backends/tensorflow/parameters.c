@@ -33,17 +33,10 @@ static TRITONSERVER_Error *read_thread_count(const struct doc *config, const cha
                          min > 0 ? "positive" : "non-negative", model);
 }
 
-static const struct doc_value *first_accelerator(const struct doc *config, const char *list)
-{
-    const struct doc_value *optimization = doc_get(doc_root(config), "optimization");
-
-    return doc_first(doc_get(doc_get(optimization, "execution_accelerators"), list));
-}
-
 /* TensorFlow has none for CPUs. Those for GPUs are left out on CPUs, as in Triton. */
 static TRITONSERVER_Error *refuse_cpu_accelerators(const struct doc *config, const char *model)
 {
-    const struct doc_value *cpu = first_accelerator(config, "cpu_execution_accelerator");
+    const struct doc_value *cpu = backend_first_accelerator(config, "cpu_execution_accelerator");
 
     return cpu ? backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                "unable to load model '%s', CPU Execution Accelerator is not "
@@ -55,7 +48,7 @@ static TRITONSERVER_Error *refuse_cpu_accelerators(const struct doc *config, con
 
 void tf_warn_of_accelerators(const struct doc *config, const char *model)
 {
-    const struct doc_value *gpu = first_accelerator(config, "gpu_execution_accelerator");
+    const struct doc_value *gpu = backend_first_accelerator(config, "gpu_execution_accelerator");
 
     for (; gpu; gpu = gpu->next)
         BACKEND_LOG(WARN,
