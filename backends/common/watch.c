@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define WATCH_TICK_MS 10
@@ -241,6 +242,7 @@ TRITONSERVER_Error *watch_new(struct watch **ret_watch)
 {
     struct watch *w = calloc(1, sizeof(*w));
     pthread_condattr_t attributes;
+    int why;
 
     if (!w)
         return no_memory_error();
@@ -249,9 +251,11 @@ TRITONSERVER_Error *watch_new(struct watch **ret_watch)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (pthread_create(&w->thread, NULL, watch_main, w) != 0) {
+    why = pthread_create(&w->thread, NULL, watch_main, w);
+    if (why) {
         watch_free(w);
-        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "no thread can be started");
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread: %s",
+                             strerror(why));
     }
     w->started = true;
     *ret_watch = w;
