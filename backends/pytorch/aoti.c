@@ -599,7 +599,9 @@ static char *run_compiled(struct shim_model *shim, const struct shim_options *op
             torch_delete_tensor_object(r->inputs[i]);
         r->inputs[i] = NULL;
     }
-    *result = &r->shim;
+    if (err)
+        release_outputs(&r->shim);
+    *result = err ? NULL : &r->shim;
     return take_error_text(err);
 }
 

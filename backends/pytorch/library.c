@@ -257,7 +257,8 @@ void library_done(struct library *lib)
 
 TRITONSERVER_Error *library_error(TRITONSERVER_Error_Code code, const char *what, char *text)
 {
-    TRITONSERVER_Error *err = backend_error(code, "%s: %s", what, text ? text : "out of memory");
+    TRITONSERVER_Error *err = backend_error(text ? code : TRITONSERVER_ERROR_UNAVAILABLE, "%s: %s",
+                                            what, text ? text : "out of memory");
 
     free(text);
     return err;

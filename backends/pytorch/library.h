@@ -37,7 +37,7 @@ void library_done(struct library *lib); /* the memory only: loaded once, they st
 /*
  * library_error - an error with a text of the shim.
  * @what  the step that failed
- * @text  taken; NULL: there was no memory for one
+ * @text  taken; NULL: there was no memory for one, and the error is UNAVAILABLE, whatever the code
  */
 TRITONSERVER_Error *library_error(TRITONSERVER_Error_Code code, const char *what, char *text);
 

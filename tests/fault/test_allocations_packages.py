@@ -24,18 +24,20 @@ from wire import ask  # noqa: E402
 NO_MEMORY = ("out of memory", "no memory")
 
 
-def infer(server):
+def infer(server, columns=16):
+    """columns: the model takes 16."""
     with tritonclient.http.InferenceServerClient(server.url) as client:
-        inputs = [tritonclient.http.InferInput(name, (2, 16), "FP32") for name in ("a", "b")]
-        for tensor in inputs:
-            tensor.set_data_from_numpy(np.ones((2, 16), np.float32))
-        np.testing.assert_array_equal(client.infer("m", inputs).as_numpy("difference"), np.zeros((2, 16), np.float32))
+        inputs = [tritonclient.http.InferInput(name, (2, columns), "FP32") for name in ("a", "b")]
+        values = np.arange(2 * columns, dtype=np.float32).reshape(2, columns)
+        inputs[0].set_data_from_numpy(3 * values)
+        inputs[1].set_data_from_numpy(values)
+        np.testing.assert_array_equal(client.infer("m", inputs).as_numpy("difference"), 2 * values)
 
 
-def serve_package(tmp_path, columns, allocations):
+def serve_package(tmp_path, columns, allocations, n_outputs=3):
     """The server, which has not loaded the model yet."""
-    tensors = [("input", "a", "FP32", [columns]), ("input", "b", "FP32", [columns]), ("output", "sum", "FP32", [columns]),
-               ("output", "difference", "FP32", [columns]), ("output", "live", "INT64", [1])]
+    outputs = [("output", "sum", "FP32", [columns]), ("output", "difference", "FP32", [columns]), ("output", "live", "INT64", [1])]
+    tensors = [("input", "a", "FP32", [columns]), ("input", "b", "FP32", [columns]), *outputs[:n_outputs]]
     folder = repository.write_model(tmp_path / "models", "m", 'platform: "torch_aoti" max_batch_size: 8\n'
                                     "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + "".join(repository.tensor(*t) for t in tensors))
     aoti_packages.write_package(folder / "1" / "model.pt2", aoti_packages.code(tmp_path / "mark"))
@@ -94,10 +96,28 @@ def test_a_first_request_without_memory_is_refused(goes_on, tmp_path):
             allocations.fail(n, goes_on)
             try:
                 infer(server)
-            except InferenceServerException:
+            except InferenceServerException as error:
                 n_failed += 1
+                assert any(text in error.message() for text in NO_MEMORY), (n, error.message())
             met = allocations.count() >= n
             allocations.fail(0)
             infer(server)
             unload(server)
         assert n_failed > 0, "the backend's allocations are not seen"
+
+
+@pytest.mark.parametrize("n_outputs", [2, 3])
+def test_a_later_request_without_memory_for_its_error_is_refused(n_outputs, tmp_path):
+    """The instance has what an earlier run returned into; an output whose rows do not lie one after the other needs memory in each
+    run. Two outputs: those that the run has described before the memory lacks."""
+    allocations = Allocations(tmp_path / "allocations")
+    with serve_package(tmp_path, -1, allocations, n_outputs) as server:
+        assert load(server).status == 200
+        for columns in (16, 8):  # the model refuses 8 by itself
+            infer(server)
+            allocations.fail(1, goes_on=True)
+            with pytest.raises(InferenceServerException, match="out of memory"):
+                infer(server, columns)
+            assert allocations.count() > 0
+            allocations.fail(0)
+        infer(server)

@@ -61,6 +61,8 @@ template <typename F> char *guard(F f)
         return nullptr;
     } catch (const c10::Error &e) {
         return copy_text(e.what_without_backtrace());
+    } catch (const std::bad_alloc &) {
+        return strdup("out of memory");
     } catch (const std::exception &e) {
         return copy_text(e.what());
     } catch (...) {
@@ -506,7 +508,8 @@ void release(struct shim_result *result)
 char *run(struct shim_model *model, const struct shim_options *options, const shim_tensor *inputs,
           size_t n, struct shim_result **result)
 {
-    return guard([&] {
+    bool is_complete = false;
+    char *error = guard([&] {
         Model &m = *static_cast<Model *>(model);
 
         if (!*result)
@@ -526,7 +529,14 @@ char *run(struct shim_model *model, const struct shim_options *options, const sh
         r.value = std::move(r.stack.front());
         r.stack.clear();
         put_outputs(r);
+        is_complete = true;
     });
+
+    if (!is_complete) {
+        release(*result);
+        *result = nullptr;
+    }
+    return error;
 }
 
 /* ---- Settings -------------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /* Changes with this header: a shim of another build is refused. */
-#define SHIM_VERSION 4
+#define SHIM_VERSION 5
 
 enum shim_kind { SHIM_TENSOR, SHIM_STRINGS, SHIM_DICT, SHIM_OTHER };
 
@@ -87,7 +87,7 @@ struct shim {
      * @inputs  one for each argument, in their order; of a model with one dictionary its members.
      *          Their memory is used in place, until clear()
      * @result  NULL, or that of an earlier run of this model which is cleared: its memory is used
-     *          again. It may be there after an error, too, to be cleared
+     *          again. After an error it is released, and NULL
      */
     char *(*run)(struct shim_model *model, const struct shim_options *options,
                  const struct shim_tensor *inputs, size_t n, struct shim_result **result);
