@@ -66,6 +66,7 @@ REFUSED = {
     "wrong shape in a batch": ("batch", inputs(given("INPUT0", "FP32", [1, 3], [1, 2, 3])), 400, "unexpected shape for input 'INPUT0' for model 'batch'. Expected [-1,2], got [1,3]. NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape."),
     "no dimensions": ("any_fp32", inputs(given("INPUT0", "FP32", [], ["not", "looked at"])), 400, "unexpected shape for input 'INPUT0' for model 'any_fp32'. Expected [-1], got []. "),
     "batch too large": ("batch", inputs(given("INPUT0", "FP32", [5, 2], [0] * 10)), 400, "inference request batch-size must be <= 4 for 'batch'"),
+    "batch of no rows": ("batch", inputs(given("INPUT0", "FP32", [0, 2], [])), 400, "input byte size mismatch for input 'INPUT0' for model 'batch'. Expected 8, got 0"),
     "no batch dimension": ("batch", inputs(given("INPUT0", "FP32", [], [0])), 400, "input 'INPUT0' has no shape but model requires batch dimension for 'batch'"),
     "batches differ": ("pair_batch", inputs(given("INPUT0", "FP32", [1, 2], [1, 2]), given("INPUT1", "INT32", [2, 1], [1, 2])), 400, "input 'INPUT"),
     "unknown model": ("nobody", inputs(ONE), 404, "Request for unknown model: 'nobody' is not found"),

@@ -360,8 +360,10 @@ static bool is_on_cpu(const struct input *in)
     return true;
 }
 
-/* BYTES: each element is a length of 4 bytes and that many bytes; a length lies in one buffer. */
-static struct status *check_strings(struct request *r, const struct input *in, int64_t expected)
+/* BYTES: each element is a length of 4 bytes and that many bytes; a length lies in one buffer.
+ * @advice  ends the error about too few elements */
+static struct status *check_strings(struct request *r, const struct input *in, const char *advice,
+                                    int64_t expected)
 {
     const char *model = r->model->name;
     int64_t n = 0;
@@ -407,9 +409,24 @@ static struct status *check_strings(struct request *r, const struct input *in, i
     if (n != expected)
         return misfit(r,
                       "expected %lld string elements for inference input '%s' for model '%s', "
-                      "got %lld",
-                      (long long)expected, in->name, model, (long long)n);
+                      "got %lld%s",
+                      (long long)expected, in->name, model, (long long)n, advice);
     return NULL;
+}
+
+/* @advice  ends the error; without one the shape's elements do */
+static struct status *wrong_byte_size(struct request *r, const struct input *in, const char *advice,
+                                      int64_t elements, int64_t expected)
+{
+    AUTO(buf) sizes = BUF_INIT(MAX_TEXT);
+    if (!*advice)
+        buf_addf(&sizes, "; its shape has %lld elements %s of %zu bytes", (long long)elements,
+                 dtype_name(in->dtype), dtype_size(in->dtype));
+    return misfit(r,
+                  "input byte size mismatch for input '%s' for model '%s'. Expected %lld, got "
+                  "%zu%s%s",
+                  in->name, r->model->name, (long long)expected, in->size_bytes, advice,
+                  buf_text(&sizes));
 }
 
 static struct status *check_bytes(struct request *r, struct input *in)
@@ -421,22 +438,25 @@ static struct status *check_bytes(struct request *r, struct input *in)
     if (shape_elements(in->shape + skip, in->n_dims - skip, &elements) != SHAPE_FINE)
         return misfit(r, "element count for tensor '%s' exceeds maximum size of %lld", in->name,
                       (long long)INT64_MAX);
-    /* As in the reference, a batch of 0 counts as one: its bytes are then missing. */
-    int64_t batch = skip ? MAX(in->shape[0], (int64_t)1) : 1;
+    /* As in the reference, a batch of 0 counts as one: its bytes are then missing. When they are
+     * not, the reference gives the backend that row without a batch dimension. */
+    bool has_no_rows = skip && in->shape[0] == 0;
+    const char *advice = has_no_rows ? "; its batch size is 0" : "";
+    int64_t batch = skip && !has_no_rows ? in->shape[0] : 1;
     size_t element_bytes = dtype_size(in->dtype);
     if (__builtin_mul_overflow(elements, batch, &elements) ||
         __builtin_mul_overflow(elements, (int64_t)MAX(element_bytes, (size_t)1), &expected))
         return misfit(r, "byte size overflow for input '%s'", in->name);
 
+    struct status *st = NULL;
     if (in->dtype == DTYPE_BYTES)
-        return is_on_cpu(in) ? check_strings(r, in, elements) : NULL;
-    if ((uint64_t)expected != in->size_bytes)
-        return misfit(r,
-                      "input byte size mismatch for input '%s' for model '%s'. Expected %lld, "
-                      "got %zu; its shape has %lld elements %s of %zu bytes",
-                      in->name, m->name, (long long)expected, in->size_bytes, (long long)elements,
-                      dtype_name(in->dtype), element_bytes);
-    return NULL;
+        st = is_on_cpu(in) ? check_strings(r, in, advice, elements) : NULL;
+    else if ((uint64_t)expected != in->size_bytes)
+        st = wrong_byte_size(r, in, advice, elements, expected);
+    if (!st && has_no_rows && elements > 0)
+        st = misfit(r, "input '%s' has a batch size of 0 for model '%s', but %zu bytes", in->name,
+                    m->name, in->size_bytes);
+    return st;
 }
 
 /* ---- Sequences ------------------------------------------------------------------------------- */

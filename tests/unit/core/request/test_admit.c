@@ -34,6 +34,13 @@ static const char optional[] =
 static const char strings[] = "input { name: \"S\" data_type: TYPE_STRING dims: [ 2 ] }\n"
                               "output { name: \"X\" data_type: TYPE_STRING dims: [ 2 ] }\n";
 
+static const char string_rows[] = "max_batch_size: 4\n"
+                                  "input { name: \"S\" data_type: TYPE_STRING dims: [ 1 ] }\n"
+                                  "output { name: \"X\" data_type: TYPE_STRING dims: [ 1 ] }\n";
+static const char free_rows[] = "max_batch_size: 4\n"
+                                "input { name: \"A\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                                "output { name: \"X\" data_type: TYPE_INT32 dims: [ -1 ] }\n";
+
 /* One input of a case; `bytes` are zero unless text is given. */
 struct given {
     const char *name;
@@ -130,7 +137,27 @@ static const struct check_case cases[] = {
      NULL,
      {{"A", DTYPE_INT32, 2, {0, 4}, 0}, {"B", DTYPE_INT32, 2, {0, 4}, 0}},
      "[request id: <id_unknown>] input byte size mismatch for input 'A' for model 'm'. Expected "
-     "16, got 0; its shape has 4 elements INT32 of 4 bytes"},
+     "16, got 0; its batch size is 0"},
+    {batching,
+     NULL,
+     {{"A", DTYPE_INT32, 2, {0, 4}, 16}, {"B", DTYPE_INT32, 2, {0, 4}, 16}},
+     "[request id: <id_unknown>] input 'A' has a batch size of 0 for model 'm', but 16 bytes"},
+    {string_rows,
+     NULL,
+     {{"S", DTYPE_BYTES, 2, {0, 1}, 4, "\0\0\0\0"}},
+     "[request id: <id_unknown>] input 'S' has a batch size of 0 for model 'm', but 4 bytes"},
+    {string_rows,
+     NULL,
+     {{"S", DTYPE_BYTES, 2, {0, 1}, 0}},
+     "[request id: <id_unknown>] expected 1 string elements for inference input 'S' for model 'm', "
+     "got 0; its batch size is 0"},
+    {string_rows, NULL, {{"S", DTYPE_BYTES, 2, {1, 1}, 4, "\0\0\0\0"}}, NULL},
+    {free_rows, NULL, {{"A", DTYPE_INT32, 2, {0, 0}, 0}}, NULL},
+    {free_rows,
+     NULL,
+     {{"A", DTYPE_INT32, 2, {0, 3}, 0}},
+     "[request id: <id_unknown>] input byte size mismatch for input 'A' for model 'm'. Expected "
+     "12, got 0; its batch size is 0"},
     {strings, NULL, {{"S", DTYPE_BYTES, 1, {2}, 12, "\2\0\0\0ab\2\0\0\0cd"}}, NULL},
     {strings, NULL, {{"S", DTYPE_BYTES, 1, {2}, 8, "\0\0\0\0\0\0\0\0"}}, NULL},
     {strings,
