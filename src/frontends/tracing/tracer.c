@@ -3,7 +3,8 @@
  * A view has all settings of a moment and never changes. The present one is found under mu; each
  * loop keeps a reference to the one that it has seen last, and compares numbers, so that requests
  * take no lock. A setting that is replaced is told so when its view is; a loop that still has it
- * begins no trace by it.
+ * begins no trace by it. A change makes the next view without the lock, and makes it again when
+ * another change came first.
  *
  * Threads: any; samplers are their loop's.
  */
@@ -169,11 +170,10 @@ static struct status *make_setting(struct tracer_priv *p, const struct trace_cha
 }
 
 /* The view after a change of the server's setting: models follow in what they do not set. */
-static struct status *change_global_locked(struct tracer_priv *p, const struct trace_change *change,
-                                           struct trace_view *v)
+static struct status *change_global(struct tracer_priv *p, const struct trace_view *now,
+                                    const struct trace_change *change, struct trace_view *v)
 {
     static const struct trace_change none;
-    const struct trace_view *now = p->view;
     struct status *st = make_setting(p, change, now->global, NULL, false, &v->global);
     for (size_t i = 0; i < now->n_models && !st; i++) {
         struct trace_setting *s = NULL;
@@ -184,10 +184,10 @@ static struct status *change_global_locked(struct tracer_priv *p, const struct t
     return st;
 }
 
-static struct status *change_model_locked(struct tracer_priv *p, const char *model_name,
-                                          const struct trace_change *change, struct trace_view *v)
+static struct status *change_model(struct tracer_priv *p, const struct trace_view *now,
+                                   const char *model_name, const struct trace_change *change,
+                                   struct trace_view *v)
 {
-    const struct trace_view *now = p->view;
     struct trace_setting *s, *present = view_find_own(now, model_name);
     struct status *st = make_setting(p, change, present, now->global, false, &s);
     if (st)
@@ -247,37 +247,78 @@ static void set_view_locked(struct tracer_priv *p, struct trace_view *next)
     view_unref(was);
 }
 
-static struct tracer_settings settings_in_locked(const struct tracer_priv *p,
-                                                 const struct trace_view *v, const char *model_name)
+static struct tracer_settings settings_in(const struct tracer_priv *p, const struct trace_view *v,
+                                          const char *model_name)
 {
     return (struct tracer_settings){trace_setting_now(view_find(v, model_name)), p->path, p->otlp};
+}
+
+/* The present view, with a reference, and its number. */
+static struct trace_view *present_view(struct tracer_priv *p, uint64_t *ret_number)
+{
+    mutex_lock(&p->mu);
+    struct trace_view *v = view_ref(p->view);
+    *ret_number = p->n_changes;
+    mutex_unlock(&p->mu);
+    return v;
+}
+
+/* Makes the view that a change of the present one leads to, and the answer that tells it. Without
+ * locks: the answer is a frontend's. */
+static struct status *prepare_change(struct tracer_priv *p, const struct trace_view *now,
+                                     const char *model_name, const struct trace_change *change,
+                                     const struct trace_answer *answer,
+                                     struct trace_view **ret_next)
+{
+    MEM_CHARGE(NULL, 0);
+    struct trace_view *next = view_new(now->n_models + 1);
+    struct status *st = *model_name ? change_model(p, now, model_name, change, next)
+                                    : change_global(p, now, change, next);
+    if (!st && answer) {
+        struct tracer_settings settings = settings_in(p, next, model_name);
+        st = answer->make(answer->arg, &settings);
+    }
+    if (st)
+        view_unref(next);
+    else
+        *ret_next = next;
+    return st;
+}
+
+/* Takes the reference to the next view, unless another change came first: then *ret_is_late. */
+static struct status *replace_view(struct tracer_priv *p, uint64_t number, struct trace_view *next,
+                                   bool *ret_is_late)
+{
+    struct status *st = NULL;
+    mutex_lock(&p->mu);
+    *ret_is_late = p->n_changes != number;
+    if (p->is_stopped)
+        st = status_new(STATUS_UNAVAILABLE, "the server is stopping");
+    else if (!*ret_is_late)
+        st = start_home_locked(p, next);
+    bool is_taken = !st && !*ret_is_late;
+    if (is_taken)
+        set_view_locked(p, next);
+    mutex_unlock(&p->mu);
+    if (!is_taken)
+        view_unref(next);
+    return st;
 }
 
 struct status *tracer_change(struct tracer *t, const char *model_name,
                              const struct trace_change *change, const struct trace_answer *answer)
 {
-    MEM_CHARGE(NULL, 0);
     struct tracer_priv *p = t->priv;
     struct status *st;
-    mutex_lock(&p->mu);
-    struct trace_view *next = view_new(p->view->n_models + 1);
-    if (p->is_stopped)
-        st = status_new(STATUS_UNAVAILABLE, "the server is stopping");
-    else if (*model_name)
-        st = change_model_locked(p, model_name, change, next);
-    else
-        st = change_global_locked(p, change, next);
-    if (!st && answer) {
-        struct tracer_settings now = settings_in_locked(p, next, model_name);
-        st = answer->make(answer->arg, &now);
-    }
-    if (!st)
-        st = start_home_locked(p, next);
-    if (st)
-        view_unref(next);
-    else
-        set_view_locked(p, next);
-    mutex_unlock(&p->mu);
+    bool is_late = false;
+    do {
+        uint64_t number;
+        struct trace_view *next = NULL, *now = present_view(p, &number);
+        st = prepare_change(p, now, model_name, change, answer, &next);
+        view_unref(now);
+        if (!st)
+            st = replace_view(p, number, next, &is_late);
+    } while (!st && is_late);
     return st;
 }
 
@@ -285,7 +326,7 @@ struct tracer_settings tracer_settings(struct tracer *t, const char *model_name)
 {
     struct tracer_priv *p = t->priv;
     mutex_lock(&p->mu);
-    struct tracer_settings now = settings_in_locked(p, p->view, model_name);
+    struct tracer_settings now = settings_in(p, p->view, model_name);
     mutex_unlock(&p->mu);
     return now;
 }

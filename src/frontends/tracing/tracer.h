@@ -80,8 +80,8 @@ bool tracer_reads_heads(const struct tracer *t);
 /* tracer_settings - those of a model, or of the server ("" as name). Thread: any. */
 struct tracer_settings tracer_settings(struct tracer *t, const char *model_name);
 
-/* Makes the answer to a change, which has the settings as they are going to be. Called under
- * tracer.mu. */
+/* Makes the answer to a change, which has the settings as they are going to be. Called without
+ * locks, and again when another thread has changed the settings meanwhile. */
 struct trace_answer {
     struct status *(*make)(void *arg, const struct tracer_settings *settings);
     void *arg;

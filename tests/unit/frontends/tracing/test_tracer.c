@@ -20,6 +20,8 @@
 #include "frontends/tracing/tracer.h"
 #include "lib/fault.h"
 
+enum { RATE = 5 };
+
 static char folder[] = "/tmp/conch-tracer-XXXXXX";
 static char path[64];
 
@@ -165,9 +167,74 @@ static void a_lack_of_memory_drops_a_trace_whole(void **state)
     fault_each_allocation(trace_one, NULL);
 }
 
+/* ---- Answers to changes ---------------------------------------------------------------------- */
+
+struct told {
+    struct tracer *tracer;
+    int n;
+    int64_t rate, frequency; /* as the last answer has them */
+};
+
+static struct status *change_one(struct tracer *t, enum trace_field field, int64_t to,
+                                 const struct trace_answer *answer)
+{
+    struct trace_change change = {0};
+    change.fields[field].kind = TRACE_SET;
+    change.fields[field].to = to;
+    return tracer_change(t, "", &change, answer);
+}
+
+/* Reads the settings, and the first time has another change come first. */
+static struct status *tell(void *arg, const struct tracer_settings *settings)
+{
+    struct told *told = arg;
+    if (told->n++ == 0) {
+        assert_int_equal(tracer_settings(told->tracer, "").values.of[TRACE_RATE], RATE);
+        assert_null(change_one(told->tracer, TRACE_LOG_FREQUENCY, 7, NULL));
+    }
+    told->rate = settings->values.of[TRACE_RATE];
+    told->frequency = settings->values.of[TRACE_LOG_FREQUENCY];
+    return NULL;
+}
+
+static struct status *tell_nothing(void *arg, const struct tracer_settings *settings)
+{
+    (void)arg;
+    (void)settings;
+    return status_no_memory();
+}
+
+/* The answer has both changes, of which none is lost; it is made without the tracer's lock. */
+static void a_change_that_another_overtakes_is_made_again(void **state)
+{
+    (void)state;
+    struct told told = {.tracer = start_tracer(RATE)};
+    const struct trace_answer answer = {.make = tell, .arg = &told};
+    assert_null(change_one(told.tracer, TRACE_RATE, 3, &answer));
+    assert_int_equal(told.n, 2);
+    assert_int_equal(told.rate, 3);
+    assert_int_equal(told.frequency, 7);
+    struct trace_values now = tracer_settings(told.tracer, "").values;
+    assert_int_equal(now.of[TRACE_RATE], 3);
+    assert_int_equal(now.of[TRACE_LOG_FREQUENCY], 7);
+    tracer_stop(told.tracer);
+}
+
+static void a_change_without_an_answer_changes_nothing(void **state)
+{
+    (void)state;
+    struct tracer *t = start_tracer(RATE);
+    const struct trace_answer answer = {.make = tell_nothing};
+    struct status *st = change_one(t, TRACE_RATE, 3, &answer);
+    assert_int_equal(status_code(st), status_code(status_no_memory()));
+    status_free(st);
+    assert_int_equal(tracer_settings(t, "").values.of[TRACE_RATE], RATE);
+    tracer_stop(t);
+}
+
 /* ---- Many threads ---------------------------------------------------------------------------- */
 
-enum { N_LOOPS = 4, N_REQUESTS = 500, RATE = 5 };
+enum { N_LOOPS = 4, N_REQUESTS = 500 };
 
 static void run_loop(void *arg)
 {
@@ -205,6 +272,8 @@ int main(void)
         cmocka_unit_test(a_full_ring_drops_what_comes),
         cmocka_unit_test(a_tensor_beyond_the_memory_drops_its_trace),
         cmocka_unit_test(a_lack_of_memory_drops_a_trace_whole),
+        cmocka_unit_test(a_change_that_another_overtakes_is_made_again),
+        cmocka_unit_test(a_change_without_an_answer_changes_nothing),
         cmocka_unit_test(loops_share_the_rate_while_settings_change),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
