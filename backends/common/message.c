@@ -79,6 +79,14 @@ bool message_is_same(const struct message_bytes *a, const struct message_bytes *
     return n == (size_t)(b->end - b->at) && memcmp(a->at, b->at, n) == 0;
 }
 
+int message_compare(const struct message_bytes *a, const struct message_bytes *b)
+{
+    size_t n_a = (size_t)(a->end - a->at), n_b = (size_t)(b->end - b->at);
+    int order = memcmp(a->at, b->at, n_a < n_b ? n_a : n_b);
+
+    return order ? order : (n_a > n_b) - (n_a < n_b);
+}
+
 /* False: it is malformed. */
 static bool find_last_field(struct message_bytes b, uint32_t number,
                             struct message_bytes *ret_bytes, size_t *ret_n)

@@ -44,6 +44,9 @@ bool message_number(struct message_bytes *b, uint64_t *ret_value);
 bool message_is_text(const struct message_bytes *b, const char *text);
 bool message_is_same(const struct message_bytes *a, const struct message_bytes *b);
 
+/* message_compare - an order of them, as strcmp() has one of texts. */
+int message_compare(const struct message_bytes *a, const struct message_bytes *b);
+
 /* message_find - the last field of this number whose bytes are a message or a text, or no bytes.
  * False: the message is malformed before its end. */
 bool message_find(struct message_bytes b, uint32_t number, struct message_bytes *ret_bytes);

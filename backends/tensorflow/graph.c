@@ -6,7 +6,8 @@
  *     FunctionDefLibrary  1 function: FunctionDef, several
  *     FunctionDef         1 signature (1 name); 3 node_def: NodeDef, several
  *     NodeDef             1 name, 2 op, 3 input, several, 5 attr: a map to AttrValue
- *     AttrValue           10 func (1 name); 1 list (9 func, several)
+ *     AttrValue           10 func: NameAttrList; 1 list (9 func, several)
+ *     NameAttrList        1 name; 2 attr: a map to AttrValue
  *     an entry of a map   1 key, 2 value
  *
  * Nodes of the graph are reached from the outputs, by their inputs. Of a function that a node names
@@ -72,17 +73,9 @@ static bool keeps_tensor(const struct message_bytes *op)
 
 /* ---- Indices --------------------------------------------------------------------------------- */
 
-static int compare_bytes(const struct message_bytes *a, const struct message_bytes *b)
-{
-    size_t n_a = (size_t)(a->end - a->at), n_b = (size_t)(b->end - b->at);
-    int order = memcmp(a->at, b->at, n_a < n_b ? n_a : n_b);
-
-    return order ? order : (n_a > n_b) - (n_a < n_b);
-}
-
 static int compare_items(const void *a, const void *b)
 {
-    return compare_bytes(&((const struct item *)a)->name, &((const struct item *)b)->name);
+    return message_compare(&((const struct item *)a)->name, &((const struct item *)b)->name);
 }
 
 static void reach(struct index *x, struct message_bytes name)
@@ -152,24 +145,42 @@ static struct message_bytes node_of_input(struct message_bytes input)
     return input;
 }
 
-/* Reaches the functions that an attribute names. */
-static bool look_at_attribute(struct look *l, struct message_bytes value)
+static bool look_at_attribute(struct look *l, struct message_bytes entry, int nested);
+
+/* Reaches a function, and those that its attributes name: it may call them.
+ * @nested  how many attributes of other functions it stands in */
+static bool look_at_called(struct look *l, struct message_bytes function, int nested)
 {
-    struct message_bytes function, name, list;
+    struct message_bytes name;
     struct message_field f;
 
-    if (!message_find(value, 10, &function) || !message_find(function, 1, &name) ||
-        !message_find(value, 1, &list))
+    if (!message_find(function, 1, &name))
         return false;
     reach(&l->functions, name);
+    while (function.at < function.end) {
+        if (!message_next(&function, &f))
+            return false;
+        if (f.is_bytes && f.number == 2 && !look_at_attribute(l, f.bytes, nested + 1))
+            return false;
+    }
+    return true;
+}
+
+/* Reaches the functions that an attribute names. @entry  of the map of attributes */
+static bool look_at_attribute(struct look *l, struct message_bytes entry, int nested)
+{
+    struct message_bytes value, function, list;
+    struct message_field f;
+
+    if (nested > GRAPH_MAX_NESTED || !message_find(entry, 2, &value) ||
+        !message_find(value, 10, &function) || !message_find(value, 1, &list) ||
+        !look_at_called(l, function, nested))
+        return false;
     while (list.at < list.end) {
         if (!message_next(&list, &f))
             return false;
-        if (!f.is_bytes || f.number != 9)
-            continue;
-        if (!message_find(f.bytes, 1, &name))
+        if (f.is_bytes && f.number == 9 && !look_at_called(l, f.bytes, nested))
             return false;
-        reach(&l->functions, name);
     }
     return true;
 }
@@ -188,7 +199,6 @@ static void note_operator(struct look *l, const struct message_bytes *op)
 /* @in_graph  not in a function: its inputs are nodes of the graph */
 static bool look_at_node(struct look *l, struct message_bytes node, bool in_graph)
 {
-    struct message_bytes value;
     struct message_field f;
 
     l->facts.n_nodes++;
@@ -202,8 +212,7 @@ static bool look_at_node(struct look *l, struct message_bytes node, bool in_grap
             reach(&l->functions, f.bytes); /* an operator may be a function */
         } else if (f.number == 3 && in_graph)
             reach(&l->nodes, node_of_input(f.bytes));
-        else if (f.number == 5 &&
-                 !(message_find(f.bytes, 2, &value) && look_at_attribute(l, value)))
+        else if (f.number == 5 && !look_at_attribute(l, f.bytes, 0))
             return false;
     }
     return true;

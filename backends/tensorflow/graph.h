@@ -11,6 +11,9 @@
 #include "common/backend.h"
 #include "common/message.h"
 
+/* The most attributes of functions that stand in each other: protobuf reads no more. */
+#define GRAPH_MAX_NESTED 33
+
 /* What graph_look() has found. */
 struct graph_facts {
     size_t n_nodes;  /* that the outputs need, those of the functions called included */

@@ -9,17 +9,20 @@
  * protobuf joins a message that stands twice where one belongs. No program writes such files, and
  * TensorFlow would read them otherwise than this code, so they are malformed here.
  *
- * Functions are taken from those that nobody calls to those that are called: a function that is
- * never taken is in a circle. What a node names counts as a call, whether it is executed or not.
+ * Functions are taken from those that no function calls to those that are called: a function that
+ * is never taken is in a circle, or is called from one. What a node names counts as a call, whether
+ * it is executed or not. A function that a node passes to another function, in an attribute of that
+ * one's name, counts as called by the node's own function: the other may call it.
  */
 #include "tensorflow/graph_check.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "tensorflow/graph.h"
 
 enum {
     MAX_TENSOR_RANK = 254, /* TensorFlow's own */
-    MAX_CALL_DEPTH = 256,  /* 1000 take it minutes to load, and with 5000 a stack ends */
+    MAX_CALL_DEPTH = 256,  /* 1000 take TensorFlow minutes to load, and with 5000 a stack ends */
     MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 64 here */
 };
 
@@ -61,12 +64,8 @@ static bool count_nodes(struct check *c, size_t more)
 
 static int compare_functions(const void *a, const void *b)
 {
-    const struct message_bytes *one = &((const struct function *)a)->name;
-    const struct message_bytes *other = &((const struct function *)b)->name;
-    size_t n = (size_t)(one->end - one->at), m = (size_t)(other->end - other->at);
-    int order = memcmp(one->at, other->at, n < m ? n : m);
-
-    return order ? order : (n > m) - (n < m);
+    return message_compare(&((const struct function *)a)->name,
+                           &((const struct function *)b)->name);
 }
 
 static bool list_functions(struct check *c, struct message_bytes library)
@@ -160,27 +159,44 @@ static bool check_tensor_proto(struct check *c, struct message_bytes tensor)
     return message_find_single(tensor, 2, &shape) ? check_tensor_shape(c, shape) : tell_damage(c);
 }
 
-static bool check_called(struct check *c, struct message_bytes function)
+static bool check_attribute(struct check *c, struct message_bytes entry, int nested);
+
+/* @nested  how many attributes of other functions it stands in */
+static bool check_called(struct check *c, struct message_bytes function, int nested)
 {
     struct message_bytes name;
+    struct message_field f;
 
-    return message_find_single(function, 1, &name) ? add_call(c, name) : tell_damage(c);
+    if (!message_find_single(function, 1, &name))
+        return tell_damage(c);
+    if (!add_call(c, name))
+        return false;
+    while (function.at < function.end) {
+        if (!message_next(&function, &f))
+            return tell_damage(c);
+        if (f.is_bytes && f.number == 2 && !check_attribute(c, f.bytes, nested + 1))
+            return false;
+    }
+    return true;
 }
 
-static bool check_attribute(struct check *c, struct message_bytes entry)
+/* @entry  of the map of attributes: a name and its value */
+static bool check_attribute(struct check *c, struct message_bytes entry, int nested)
 {
     struct message_bytes value, tensor, function, list;
     struct message_field f;
 
-    if (!message_find_single(entry, 2, &value) || !message_find_single(value, 8, &tensor) ||
-        !message_find_single(value, 10, &function) || !message_find_single(value, 1, &list))
+    if (nested > GRAPH_MAX_NESTED || !message_find_single(entry, 2, &value) ||
+        !message_find_single(value, 8, &tensor) || !message_find_single(value, 10, &function) ||
+        !message_find_single(value, 1, &list))
         return tell_damage(c);
-    if (!check_tensor_proto(c, tensor) || !check_called(c, function))
+    if (!check_tensor_proto(c, tensor) ||
+        (function.at < function.end && !check_called(c, function, nested)))
         return false;
     while (list.at < list.end) {
         if (!message_next(&list, &f))
             return tell_damage(c);
-        if (f.is_bytes && f.number == 9 && !check_called(c, f.bytes))
+        if (f.is_bytes && f.number == 9 && !check_called(c, f.bytes, nested))
             return false;
     }
     return true;
@@ -197,7 +213,7 @@ static bool check_node(struct check *c, struct message_bytes node)
             continue;
         if (f.number == 2 && !add_call(c, f.bytes)) /* an operator may be a function */
             return false;
-        if (f.number == 5 && !check_attribute(c, f.bytes))
+        if (f.number == 5 && !check_attribute(c, f.bytes, 0))
             return false;
     }
     return true;

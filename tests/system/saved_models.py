@@ -216,28 +216,57 @@ def with_nodes(n):
     return _x_to_y(graph, np.float32, [-1], "serving_default")
 
 
-def calls(names):
-    """y is what the first function makes of x: each calls the next one, the last one is none, or one of them."""
+def _call(name, function, x):
+    """A node that calls it; function: as an attribute."""
     one = field(1, field(6, varint(1)))    # FP32
+    return node_body(name, "StatefulPartitionedCall", [x], Tin=one, Tout=one, f=function)
 
-    def call(name, to, x):
-        return node_body(name, "StatefulPartitionedCall", [x], Tin=one, Tout=one, f=field(10, field(1, to)))
 
-    functions = b""
-    for name, to in zip(names, names[1:]):
-        signature_of = field(1, name) + field(2, field(1, "x") + field(3, 1)) + field(3, field(1, "y") + field(3, 1))
-        body = call("call", to, "x") if to in names[:-1] else node_body("call", "Neg", ["x"], T=of_type(np.float32))
-        end = "call:output:0" if to in names[:-1] else "call:y:0"
-        functions += field(1, field(1, signature_of) + field(3, body) + field(4, field(1, "y") + field(2, end)))
-    graph = placeholder("in_x", np.float32, [-1]) + field(1, call("out", names[0], "in_x")) + field(2, functions)
+def _function(name, body, end="call:output:0", more=b""):
+    """From x to y, which is `end`. body: of its node `call`. more: of its signature."""
+    signature_of = field(1, name) + field(2, field(1, "x") + field(3, 1)) + field(3, field(1, "y") + field(3, 1)) + more
+    return field(1, field(1, signature_of) + field(3, body) + field(4, field(1, "y") + field(2, end)))
+
+
+def _of_function(name, **passed):
+    """An attribute that is a function, which gets functions as attributes of its own."""
+    return field(10, field(1, name) + b"".join(field(2, field(1, key) + field(2, value)) for key, value in passed.items()))
+
+
+def _with_functions(first, functions):
+    """y is what the first function makes of x."""
+    graph = placeholder("in_x", np.float32, [-1]) + field(1, _call("out", _of_function(first), "in_x")) + field(2, functions)
     return _x_to_y(graph, np.float32, [-1], "serving_default")
 
 
-def counter():
-    """y is x, after a function has added x to a variable."""
+def calls(names):
+    """y is what the first function makes of x: each calls the next one, the last one is none, or one of them."""
+    functions = b""
+    for name, to in zip(names, names[1:]):
+        if to in names[:-1]:
+            functions += _function(name, _call("call", _of_function(to), "x"))
+        else:
+            functions += _function(name, node_body("call", "Neg", ["x"], T=of_type(np.float32)), "call:y:0")
+    return _with_functions(names[0], functions)
+
+
+def passed(depth=1):
+    """The function `first` passes itself to `other`, which calls what it is given. depth: of attributes in each other; beyond 1 they
+    pass `other` on, and what is in the middle is no function."""
+    inner = _of_function("first" if depth == 1 else "none")
+    for _ in range(depth - 1):
+        inner = _of_function("other", given=inner)
+    is_function = field(4, field(1, "given") + field(2, "func"))
+    return _with_functions("first", _function("first", _call("call", _of_function("other", given=inner), "x"))
+                           + _function("other", _call("call", field(9, "given"), "x"), more=is_function))
+
+
+def counter(passes=False):
+    """y is x, after a function has added x to a variable. passes: it is passed to another function that calls it."""
     floats = of_type(np.float32)
     graph = placeholder("in_x", np.float32, [1]) + node("variable", "VarHandleOp", dtype=floats, shape=of_shape([1]))
-    graph += node("call", "StatefulPartitionedCall", ["variable", "in_x"], f=field(10, field(1, "add")))
+    function = _of_function("other", given=_of_function("add")) if passes else _of_function("add")
+    graph += node("call", "StatefulPartitionedCall", ["variable", "in_x"], f=function)
     graph += node("out", "Identity", ["in_x", "^call"], T=floats)
     add = node_body("assign", "AssignAddVariableOp", ["variable", "x"], dtype=floats)
     graph += field(2, field(1, field(1, field(1, "add")) + field(3, add)))

@@ -446,6 +446,7 @@ def test_graphs_that_would_end_the_process(tmp_path):
     refused = {"elements": (saved_models.with_constant([1 << 62, 1 << 62]), "a constant of more than 2^63 elements"),
                "rank": (saved_models.with_constant([1] * 255), "a constant of more than 254 dimensions"),
                "itself": (saved_models.calls(["f", "f"]), circle), "each_other": (saved_models.calls(["f", "g", "h", "f"]), circle),
+               "passed": (saved_models.passed(), circle),
                "deep": (saved_models.calls([f"f{i}" for i in range(5000)]), "call each other more than 256 deep"),
                "nodes": (saved_models.with_nodes(4_000_001), "more than 4000000 nodes")}
     for name, (content, _) in refused.items():

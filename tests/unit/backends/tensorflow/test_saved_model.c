@@ -119,6 +119,10 @@ static void test_what_an_execution_does(void **state)
     assert_read("counter", NULL, NULL, &s);
     assert_string_equal(s.facts.writer, "AssignAddVariableOp");
     saved_signature_done(&s);
+    /* The same function, which another one is given. */
+    assert_read("given", NULL, NULL, &s);
+    assert_string_equal(s.facts.writer, "AssignAddVariableOp");
+    saved_signature_done(&s);
     /* The same function as an operator of its own. */
     assert_read("called", NULL, NULL, &s);
     assert_string_equal(s.facts.writer, "AssignAddVariableOp");
@@ -144,6 +148,9 @@ static void test_what_tensorflow_cannot_read(void **state)
     assert_refused("rank", NULL, NULL, "a constant of more than 254 dimensions");
     assert_refused("loop", NULL, NULL, "a function that calls itself, by others or at once");
     assert_refused("circle", NULL, NULL, "a function that calls itself, by others or at once");
+    /* A function that is passed to another, which may call it. */
+    assert_refused("passed", NULL, NULL, "a function that calls itself, by others or at once");
+    assert_refused("nested", NULL, NULL, "is refused: it is damaged");
     assert_refused("deep", NULL, NULL, "its functions call each other more than 256 deep");
     /* Two libraries of functions, which protobuf would join. */
     assert_refused("split", NULL, NULL, "is refused: it is damaged");
