@@ -37,6 +37,7 @@ static void check_call(int failed, const char *what)
     exit(1);
 }
 
+/* @streams  each has a thread; "0": the thread that calls computes */
 static struct ov_compiled *compile_model(const char *repository, const char *name,
                                          const char *streams)
 {
@@ -92,7 +93,7 @@ static void open_bare(const char *backends, const char *library)
 
 static struct ov_request *bare_add_sub(const char *repository)
 {
-    struct ov_compiled *compiled = compile_model(repository, "add_sub", "1");
+    struct ov_compiled *compiled = compile_model(repository, "add_sub", "0");
     struct ov_request *request = create_request(compiled);
 
     bind(compiled, request, "A", true, (struct matrix){inputs[0], 1, N});
@@ -122,7 +123,7 @@ static void *make_bare(const char *repository, const char *model, float *values,
     static struct ov_compiled *pair;
     bool is_pair = strcmp(model, "pair") == 0;
     struct ov_compiled *compiled =
-        is_pair && pair ? pair : compile_model(repository, model, is_pair ? "2" : "1");
+        is_pair && pair ? pair : compile_model(repository, model, is_pair ? "2" : "0");
     struct ov_request *request = create_request(compiled);
     float *to = malloc((size_t)(n_rows * n_columns) * sizeof(*to));
 
