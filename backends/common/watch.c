@@ -30,6 +30,7 @@ struct watched {
     struct watch *watch;
     const struct watch_action *action;
     void *run;                    /* what the action gets */
+    uint64_t least_ms;            /* a run that is ended has been seen for so long */
     struct watched *next, **link; /* under watch.mu */
 
     /* Written by the runner, and read by the thread while it has claimed the run. */
@@ -42,7 +43,9 @@ struct watched {
     /* Under mu. */
     bool ended; /* this run was ended */
 
-    uint64_t seen; /* the state at the last look; only the thread uses it */
+    /* Only the thread uses these. */
+    uint64_t seen;    /* the state at the last look */
+    uint64_t seen_ms; /* when the thread first saw it */
 };
 
 struct watch {
@@ -92,12 +95,14 @@ static void terminate_if_cancelled(struct watched *d, uint64_t run)
 }
 
 /* True: it has run since the last look. */
-static bool check_watched(struct watched *d)
+static bool check_watched(struct watched *d, uint64_t now_ms)
 {
     uint64_t state = atomic_load(&d->state);
     bool ran = (state & RUNS) || state != d->seen;
 
-    if ((state & RUNS) && !(state & CLAIMED) && state == d->seen)
+    if (state != d->seen)
+        d->seen_ms = now_ms;
+    else if ((state & RUNS) && !(state & CLAIMED) && now_ms - d->seen_ms >= d->least_ms)
         terminate_if_cancelled(d, state);
     d->seen = state;
     return ran;
@@ -105,10 +110,14 @@ static bool check_watched(struct watched *d)
 
 static bool check_all_watched_locked(struct watch *w)
 {
+    struct timespec now;
     bool ran = false;
+    uint64_t now_ms;
 
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     for (struct watched *d = w->first; d; d = d->next)
-        ran |= check_watched(d);
+        ran |= check_watched(d, now_ms);
     return ran;
 }
 
@@ -204,7 +213,7 @@ static TRITONSERVER_Error *no_memory_error(void)
 }
 
 TRITONSERVER_Error *watch_add(struct watch *w, const struct watch_action *action, void *run,
-                              struct watched **ret_watched)
+                              uint64_t least_ms, struct watched **ret_watched)
 {
     struct watched *d = calloc(1, sizeof(*d));
 
@@ -213,6 +222,7 @@ TRITONSERVER_Error *watch_add(struct watch *w, const struct watch_action *action
     d->watch = w;
     d->action = action;
     d->run = run;
+    d->least_ms = least_ms;
     pthread_mutex_init(&d->mu, NULL);
     pthread_mutex_lock(&w->mu);
     d->next = w->first;

@@ -37,9 +37,10 @@ void watch_free(struct watch *w); /* when all watched are gone; NULL is fine */
 /*
  * watch_add - the runs of one executor.
  * @action, run  how they end; both must outlive it
+ * @least_ms     how long a run has lasted, by the ticks, before it is ended; what its end costs
  */
 TRITONSERVER_Error *watch_add(struct watch *w, const struct watch_action *action, void *run,
-                              struct watched **ret_watched);
+                              uint64_t least_ms, struct watched **ret_watched);
 void watch_remove(struct watched *d); /* NULL is fine */
 
 /*

@@ -147,7 +147,7 @@ TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *i
     }
     err = session_run_options(m, &x->run_options);
     if (!err)
-        err = watch_add(m->rt->watch, &run_action, x, &x->watched);
+        err = watch_add(m->rt->watch, &run_action, x, 0, &x->watched);
     if (err) {
         executor_free(x);
         return err;

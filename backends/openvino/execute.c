@@ -7,7 +7,8 @@
  *     give_outputs    gives memory to every output whose shape is known already; with one request
  *                     it is the memory of its response, so that the model writes into that
  *                     (scatter.h)
- *     infer           OpenVINO runs the model, on this thread and its own
+ *     infer           OpenVINO runs the model, on this thread and its own; again, from the first
+ *                     step, if another run has broken the compiled model (compiled.h)
  *     write_run_outputs  copies each request its rows, unless they are in place
  *     keep_run_states keeps the states with which the next requests of sequences begin
  *
@@ -28,6 +29,10 @@
 #include "common/states.h"
 #include "openvino/strings.h"
 
+/* So often is a run repeated beside others, which may break its compiled model each time; after
+ * that it runs alone. */
+#define TRIES_BESIDE_OTHERS 2
+
 /* Memory as a tensor of OpenVINO, which the request has. */
 struct bound {
     struct ov_tensor *tensor; /* NULL: nothing is bound */
@@ -37,9 +42,9 @@ struct bound {
 };
 
 struct executor {
-    const struct model *m;
+    struct model *m;
     const struct library *lib;
-    struct ov_request *request;
+    struct runner runner;
     struct watched *watched;
 
     /* One for each input. */
@@ -57,7 +62,7 @@ static TRITONSERVER_Error *cancel_run(void *run)
 {
     const struct executor *x = run;
 
-    TRY_OV(x->lib, "cancelling inference", infer_request_cancel, x->request);
+    TRY_OV(x->lib, "cancelling inference", infer_request_cancel, x->runner.request);
     return NULL;
 }
 
@@ -67,7 +72,7 @@ static const struct watch_action cancel_action = {.end = cancel_run};
 
 TRITONSERVER_Error *executor_open(struct frame_instance *in)
 {
-    const struct model *m = in->model->state;
+    struct model *m = in->model->state;
     size_t n_in = m->inputs.n + 1, n_out = m->outputs.n + 1;
     struct executor *x = calloc(1, sizeof(*x));
 
@@ -83,17 +88,17 @@ TRITONSERVER_Error *executor_open(struct frame_instance *in)
     x->out_bound = calloc(n_out, sizeof(*x->out_bound));
     if (!x->in || !x->padded || !x->in_bound || !x->out || !x->out_bound)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
-    TRY_OV(x->lib, "creating infer request object", compiled_model_create_infer_request,
-           m->compiled, &x->request);
-    return watch_add(m->rt->watch, &cancel_action, x, &x->watched);
+    TRY(runner_open(m, &x->runner));
+    return watch_add(m->rt->watch, &cancel_action, x, m->compiled.cost_ms, &x->watched);
 }
 
-static void free_bound(const struct executor *x, struct bound *all, size_t n)
+static void unbind(const struct executor *x, struct bound *all, size_t n)
 {
-    for (size_t i = 0; all && i < n; i++)
+    for (size_t i = 0; all && i < n; i++) {
         if (all[i].tensor)
             x->lib->api.tensor_free(all[i].tensor);
-    free(all);
+        all[i] = (struct bound){0};
+    }
 }
 
 void executor_close(struct frame_instance *in)
@@ -103,17 +108,18 @@ void executor_close(struct frame_instance *in)
     if (!x)
         return;
     watch_remove(x->watched);
-    if (x->request)
-        x->lib->api.infer_request_free(x->request);
+    runner_close(x->m, &x->runner);
     for (size_t i = 0; x->in && i < x->m->inputs.n; i++)
         gathered_done(&x->in[i]);
     for (size_t i = 0; x->padded && i < x->m->inputs.n; i++)
         gathered_done(&x->padded[i]);
     for (size_t i = 0; x->out && i < x->m->outputs.n; i++)
         scattered_done(&x->out[i]);
-    free_bound(x, x->in_bound, x->m->inputs.n);
-    free_bound(x, x->out_bound, x->m->outputs.n);
+    unbind(x, x->in_bound, x->m->inputs.n);
+    unbind(x, x->out_bound, x->m->outputs.n);
     gathered_done(&x->strings);
+    free(x->in_bound);
+    free(x->out_bound);
     free(x->in);
     free(x->padded);
     free(x->out);
@@ -130,7 +136,7 @@ static TRITONSERVER_Error *bind_tensor(struct executor *x, const struct tensor *
         x->lib->api.tensor_free(b->tensor);
     b->tensor = tensor;
     b->data = NULL;
-    TRY_OV(x->lib, "setting tensor data", infer_request_set_tensor_by_const_port, x->request,
+    TRY_OV(x->lib, "setting tensor data", infer_request_set_tensor_by_const_port, x->runner.request,
            t->port, tensor);
     return NULL;
 }
@@ -255,7 +261,8 @@ static uint32_t output_hint(const struct executor *x, size_t i)
     return x->m->outputs.n == 1 && !x->m->outputs.tensors[i].is_state ? BATCH_WANTED : (uint32_t)i;
 }
 
-static TRITONSERVER_Error *give_outputs(struct executor *x, const struct batch *b)
+/* @again  the run is repeated: the outputs have memory */
+static TRITONSERVER_Error *give_outputs(struct executor *x, const struct batch *b, bool again)
 {
     for (size_t i = 0; i < x->m->outputs.n; i++) {
         const struct tensor *t = &x->m->outputs.tensors[i];
@@ -267,8 +274,9 @@ static TRITONSERVER_Error *give_outputs(struct executor *x, const struct batch *
         memcpy(shape, t->dims, t->rank * sizeof(*shape));
         if (shape[0] < 0)
             shape[0] = (int64_t)b->rows;
-        TRY(scatter_begin(out, b, t->name, output_hint(x, i), t->type->server, shape,
-                          (uint32_t)t->rank));
+        if (!again)
+            TRY(scatter_begin(out, b, t->name, output_hint(x, i), t->type->server, shape,
+                              (uint32_t)t->rank));
         TRY(bind_memory(x, t, &x->out_bound[i], out->data, shape, t->rank));
     }
     return NULL;
@@ -331,8 +339,8 @@ static TRITONSERVER_Error *fetch_output(struct executor *x, struct batch *b, siz
     struct ov_shape shape = {0};
     TRITONSERVER_Error *err;
 
-    TRY_OV(x->lib, "reading a tensor", infer_request_get_tensor_by_const_port, x->request, t->port,
-           &tensor);
+    TRY_OV(x->lib, "reading a tensor", infer_request_get_tensor_by_const_port, x->runner.request,
+           t->port, &tensor);
     /* OpenVINO's interface has no shape without dimensions. */
     if ((t->any_rank || t->rank > 0) && api->tensor_get_shape(tensor, &shape) != 0)
         err = library_error(x->lib, "reading the shape of a tensor");
@@ -399,22 +407,69 @@ static TRITONSERVER_Error *infer_watched(struct executor *x, const struct batch 
     bool failed, cancelled;
 
     watch_begin(x->watched, b->parts, b->n_parts);
-    failed = x->lib->api.infer_request_infer(x->request) != 0;
+    failed = x->lib->api.infer_request_infer(x->runner.request) != 0;
     cancelled = watch_end(x->watched);
     if (failed && cancelled)
         return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled while the model was running");
     return failed ? library_error(x->lib, "running inference") : NULL;
 }
 
-TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
+static TRITONSERVER_Error *give_tensors(struct executor *x, const struct batch *b, bool again)
 {
-    struct executor *x = in->state;
-
     TRY(give_inputs(x, b));
-    TRY(give_outputs(x, b));
+    TRY(refused_check(x->m, x->in));
+    return give_outputs(x, b, again);
+}
+
+/*
+ * One try of a run.
+ * @tries       those before it
+ * @ret_counts  what it gave counts; else it is to be repeated
+ */
+static TRITONSERVER_Error *try_run(struct executor *x, struct batch *b, int tries, bool *ret_counts)
+{
+    bool alone = tries >= TRIES_BESIDE_OTHERS, renewed;
+    TRITONSERVER_Error *err;
+
+    *ret_counts = true;
+    TRY(runner_begin(x->m, &x->runner, alone, &renewed));
+    if (renewed) {
+        unbind(x, x->in_bound, x->m->inputs.n);
+        unbind(x, x->out_bound, x->m->outputs.n);
+    }
+    err = give_tensors(x, b, tries > 0);
+    if (err) {
+        (void)runner_counts(x->m, &x->runner, alone, false);
+        return err;
+    }
     batch_computes(b);
-    TRY(infer_watched(x, b));
+    err = infer_watched(x, b);
+    *ret_counts = runner_counts(x->m, &x->runner, alone, err != NULL);
+    if (!*ret_counts) {
+        TRITONSERVER_ErrorDelete(err);
+        return NULL;
+    }
+    if (err && TRITONSERVER_ErrorCode(err) != TRITONSERVER_ERROR_CANCELLED)
+        refused_learn(x->m, x->in, err);
+    return err;
+}
+
+static TRITONSERVER_Error *run_until_it_counts(struct executor *x, struct batch *b)
+{
+    bool counts = false;
+
+    for (int tries = 0; !counts; tries++)
+        TRY(try_run(x, b, tries, &counts));
     batch_computed(b);
     TRY(write_run_outputs(x, b));
     return keep_run_states(x, b);
+}
+
+TRITONSERVER_Error *executor_run(struct frame_instance *in, struct batch *b)
+{
+    struct executor *x = in->state;
+    TRITONSERVER_Error *err = run_until_it_counts(x, b);
+
+    runner_end(&x->runner);
+    return err;
 }

@@ -12,8 +12,6 @@
 
 #define ANY_ROWS (-1)
 
-static const struct ov_dimension any_size = {0, -1};
-
 /* Is the first dimension of this input the batch? */
 static bool takes_batch(const struct model *m, const struct tensor *t)
 {

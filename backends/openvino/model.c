@@ -6,8 +6,9 @@
  *     read_model        OpenVINO reads it; its tensors
  *     name_side         where another backend knows their names
  *     complete_config, check_config, fit_model
- *     quick_prepare     one thread for a small one
- *     compile_model     OpenVINO compiles it for the device; the tensors' ports
+ *     quick_prepare     a small one is computed in the thread that calls
+ *     device_prepare    the device's properties
+ *     compiled_make     OpenVINO compiles it for the device; the tensors' ports
  *     quick_declare     where a small one executes
  */
 #include "openvino/model.h"
@@ -191,54 +192,6 @@ static TRITONSERVER_Error *read_model(struct model *m)
     return read_side(m, &m->outputs);
 }
 
-/* Is this output an input as it is? Both then have the names of both. */
-static bool is_also_input(const struct model *m, const struct tensor *t)
-{
-    struct ov_port *port = NULL;
-
-    if (m->rt->lib.api.compiled_model_input_by_name(m->compiled, t->name, &port) != 0)
-        return false;
-    m->rt->lib.api.output_const_port_free(port);
-    return true;
-}
-
-static TRITONSERVER_Error *read_ports(struct model *m, struct side *side)
-{
-    const struct library *l = &m->rt->lib;
-
-    for (size_t i = 0; i < side->n; i++) {
-        struct tensor *t = &side->tensors[i];
-        int type = 0;
-
-        if ((side == &m->inputs
-                 ? l->api.compiled_model_input_by_name
-                 : l->api.compiled_model_output_by_name)(m->compiled, t->name, &t->port) != 0)
-            return library_error(l, "reading a tensor of the compiled model");
-        t->is_input = side == &m->outputs && is_also_input(m, t);
-        TRY_OV(l, "reading the type of a tensor", port_get_element_type, t->port, &type);
-        /* Memory is measured by our type. */
-        if (type != t->type->ov)
-            return backend_error(TRITONSERVER_ERROR_INTERNAL,
-                                 "model '%s': %s '%s' has another type when it is compiled "
-                                 "(number %d in OpenVINO)",
-                                 m->name, side->what, t->name, type);
-    }
-    return NULL;
-}
-
-static TRITONSERVER_Error *compile_model(struct model *m)
-{
-    const struct library *l = &m->rt->lib;
-
-    TRY(device_prepare(m));
-    TRY_OV(l, "loading model", core_compile_model, m->core, m->read, m->asked.device, 0,
-           &m->compiled);
-    l->api.model_free(m->read);
-    m->read = NULL;
-    TRY(read_ports(m, &m->inputs));
-    return read_ports(m, &m->outputs);
-}
-
 /* OpenVINO does not tell what a compiled model takes. So the size of its weights is that of the
  * files that have them: the .bin beside an .xml, or else all that the model consists of. */
 static TRITONSERVER_Error *report_weights(const struct model *m)
@@ -309,7 +262,8 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m, const struct ori
     TRY(check_config(m));
     TRY(fit_model(m));
     TRY(quick_prepare(m));
-    TRY(compile_model(m));
+    TRY(device_prepare(m));
+    TRY(compiled_make(m));
     TRY(quick_declare(m));
     return report_weights(m);
 }
@@ -326,6 +280,7 @@ TRITONSERVER_Error *model_open_from(struct frame_model *frame, const struct orig
     m->rt = frame->backend;
     m->frame = frame;
     m->name = frame->name;
+    refused_init(&m->refused);
     m->inputs.what = "input";
     m->outputs.what = "output";
     (void)sigaltstack(NULL, &before);
@@ -357,8 +312,8 @@ void model_close(struct frame_model *frame)
         return;
     free_side(m, &m->inputs);
     free_side(m, &m->outputs);
-    if (m->compiled)
-        m->rt->lib.api.compiled_model_free(m->compiled);
+    compiled_done(m);
+    refused_done(&m->refused);
     if (m->read)
         m->rt->lib.api.model_free(m->read);
     if (m->core)

@@ -6,13 +6,15 @@
  * Each model has a core of its own, which is OpenVINO's object for settings and extensions: those
  * of one model change no other. All instances share the compiled model, and with it the weights.
  *
- * Threads: constant once loaded. Instances make requests of the compiled model at the same time.
+ * Threads: constant once loaded, but for `read`, `compiled` and `refused`, which have locks.
  */
 #ifndef BACKENDS_OPENVINO_MODEL_H
 #define BACKENDS_OPENVINO_MODEL_H
 
 #include "common/frame.h"
 #include "common/ragged.h"
+#include "openvino/compiled.h"
+#include "openvino/refused.h"
 #include "openvino/runtime.h"
 #include "openvino/types.h"
 
@@ -34,7 +36,7 @@ struct tensor {
     bool is_input;      /* outputs: an input as it is, for which OpenVINO has one tensor */
     const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
 
-    struct ov_port *port; /* of the compiled model */
+    struct ov_port *port; /* of compiled models */
 };
 
 /* One side of a model: its inputs, or its outputs. */
@@ -69,8 +71,10 @@ struct model {
     bool small;         /* quick.c says so */
 
     struct ov_core *core;
-    struct ov_model *read; /* as read and changed, until it is compiled */
-    struct ov_compiled *compiled;
+    struct ov_model
+        *read; /* as read and changed, under compiled.mu; compiled models share its weights */
+    struct compiled compiled;
+    struct refused refused;
     struct side inputs, outputs;
 };
 
@@ -136,8 +140,9 @@ TRITONSERVER_Error *extension_find(TRITONBACKEND_Model *handle, const char *mode
 TRITONSERVER_Error *find_configured_tensor(const struct model *m, struct side *side,
                                            const char *name, struct tensor **ret_tensor);
 
-/* ask_for_one_thread - let one thread compute, unless something else was asked for. */
-void ask_for_one_thread(struct asked *a);
+/* ask_for_callers_thread - let the thread that calls compute, unless the configuration asks for
+ * another number of threads or streams. */
+void ask_for_callers_thread(struct asked *a);
 
 /* complete_config - add what the configuration leaves out, and pass it to the server. */
 TRITONSERVER_Error *complete_config(struct model *m);
@@ -155,7 +160,7 @@ TRITONSERVER_Error *device_prepare(const struct model *m);
 /* fit_model - give the model the configuration's batch, shapes and types, and check its outputs. */
 TRITONSERVER_Error *fit_model(struct model *m);
 
-/* quick_prepare - is the model small? Asks for one thread then. Before the model is compiled. */
+/* quick_prepare - is the model small? Asks for the caller's thread then. Before it is compiled. */
 TRITONSERVER_Error *quick_prepare(struct model *m);
 
 /* quick_declare - tell the server if a small model executes on the thread that calls it. */

@@ -8,12 +8,12 @@
  *   openvino.c    what the server calls        fit.c       batch, shapes and types of the model
  *   runtime.c     settings of all models       types.c     element types
  *   library.c     OpenVINO's library
- *   model.c       a model: file, compiled      layout.c    the batch in OpenVINO's own files
- *                                              ir.c        their text
+ *   model.c       a model: its file            layout.c    the batch in OpenVINO's own files
+ *   compiled.c    compiled, and anew           ir.c        their text
  *   parameters.c  what is asked of it          execute.c   requests
  *   config.c      complete, check              strings.c   tensors of strings
  *   quick.c       small models                 ir_cost.c   the cost of a run, from the file
- *   device.c      the device and its properties
+ *   device.c      the device, its properties   refused.c   shapes that failed once
  *   extension.c   a user's own operators
  */
 #include "common/framework.h"

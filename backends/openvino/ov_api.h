@@ -42,6 +42,11 @@ struct ov_dimension {
     int64_t min, max;
 };
 
+/* The status of a call that was not to wait. */
+#define OV_NOT_READY (-9)
+
+static const struct ov_dimension any_size = {0, -1}; /* of a dimension, or any rank of a shape */
+
 struct ov_partial_shape {
     struct ov_dimension rank;
     struct ov_dimension *dims; /* rank.max of them; none where the rank is not fixed */
@@ -109,6 +114,7 @@ struct ov_devices {
       (const struct ov_request *request, const struct ov_port *port,                               \
        struct ov_tensor **ret_tensor))                                                             \
     X(int, infer_request_infer, (struct ov_request * request))                                     \
+    X(int, infer_request_wait_for, (struct ov_request * request, int64_t timeout_ms))              \
     X(int, infer_request_cancel, (struct ov_request * request))                                    \
     X(void, infer_request_free, (struct ov_request * request))                                     \
     X(int, tensor_create, (int type, struct ov_shape shape, struct ov_tensor **ret_tensor))        \

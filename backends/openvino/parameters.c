@@ -149,14 +149,23 @@ static void choose_streams(const struct doc *config, const struct asked *a, stru
         add_property(a, at, "NUM_STREAMS", "%lld", (long long)n);
 }
 
-void ask_for_one_thread(struct asked *a)
+/* Is the property unset, or this value? */
+static bool leaves_property(const struct asked *a, const char *key, const char *value)
+{
+    for (const struct property *p = a->properties; p->key; p++)
+        if (strcmp(p->key, key) == 0)
+            return strcmp(p->value, value) == 0;
+    return true;
+}
+
+void ask_for_callers_thread(struct asked *a)
 {
     struct property *at = a->properties;
 
     while (at->key)
         at++;
-    if (!sets_property(a, "NUM_STREAMS") && !sets_property(a, "PERFORMANCE_HINT"))
-        add_property(a, &at, "INFERENCE_NUM_THREADS", "1");
+    if (leaves_property(a, "INFERENCE_NUM_THREADS", "1") && !sets_property(a, "PERFORMANCE_HINT"))
+        add_property(a, &at, "NUM_STREAMS", "0");
 }
 
 TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origin *origin,

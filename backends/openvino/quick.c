@@ -2,10 +2,10 @@
 /*
  * quick - small models, which execute on the threads that read the network (conch/backend.h).
  *
- * OpenVINO computes in the thread that calls it if the compiled model has one stream and one
- * thread; with several streams it hands each inference over to a thread of its own. So a small
- * model gets one thread, unless its configuration says something about threads or has several
- * instances, and it is declared only if OpenVINO says that it has one of both. No state.
+ * OpenVINO computes in the thread that calls it if the compiled model has no stream; with several
+ * streams it hands each inference over to a thread of its own. So a small model gets no stream,
+ * unless its configuration says something about threads or has several instances, and it is
+ * declared only if OpenVINO says that it has none. No state.
  */
 #include "openvino/model.h"
 
@@ -61,31 +61,18 @@ TRITONSERVER_Error *quick_prepare(struct model *m)
     BACKEND_LOG(VERBOSE,
                 "model '%s' is small: a run takes at most the time of %llu multiplications",
                 m->name, (unsigned long long)cost);
-    ask_for_one_thread(&m->asked);
-    return NULL;
-}
-
-static TRITONSERVER_Error *compiled_has_one(const struct model *m, const char *key, bool *ret_one)
-{
-    const struct library *l = &m->rt->lib;
-    char *value = NULL;
-
-    TRY_OV(l, "reading a property of the compiled model", compiled_model_get_property, m->compiled,
-           key, &value);
-    *ret_one = strcmp(value, "1") == 0;
-    l->api.free(value);
+    ask_for_callers_thread(&m->asked);
     return NULL;
 }
 
 TRITONSERVER_Error *quick_declare(const struct model *m)
 {
-    bool one_stream, one_thread;
+    bool in_caller;
 
     if (!m->small)
         return NULL;
-    TRY(compiled_has_one(m, "NUM_STREAMS", &one_stream));
-    TRY(compiled_has_one(m, "INFERENCE_NUM_THREADS", &one_thread));
-    if (one_stream && one_thread)
+    TRY(compiled_computes_in_caller(m, &in_caller));
+    if (in_caller)
         return backend_declare_bounded(m->frame->handle);
     BACKEND_LOG(VERBOSE, "model '%s' is small, but OpenVINO executes it on threads of its own",
                 m->name);
