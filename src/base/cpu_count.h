@@ -5,8 +5,22 @@
 #ifndef CONCH_BASE_CPU_COUNT_H
 #define CONCH_BASE_CPU_COUNT_H
 
-/* cpu_count_usable - CPUs that this process may run on (affinity, cgroup quota); at least 1.
- * Thread: any. */
+#include <stdint.h>
+
+/*
+ * cpu_count_usable - the CPUs that this process may run on, or as many as the CPU time that its
+ * control groups allow would keep busy, where these are fewer; at least 1. The CPUs are those of
+ * the calling thread, without the binding that it may have entered (base/cpu_binding.h). Reads
+ * files in /proc and /sys. Thread: any.
+ */
 int cpu_count_usable(void);
+
+/*
+ * cpu_count_of_groups - the CPU time that our control group and each visible group around it
+ * allow, in CPUs, rounded up; UINT64_MAX without a limit. For tests:
+ *
+ * @root  put in front of all paths; "" is the machine itself
+ */
+uint64_t cpu_count_of_groups(const char *root);
 
 #endif

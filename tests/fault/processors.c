@@ -4,10 +4,13 @@
  * have, so that a small machine shows what grows with them. Threads stay on their CPUs.
  *
  * PROCESSORS  <n>
+ * QUOTA       what "cpu.max" of the process's control group seems to have, such as "150000 100000";
+ *             not set: the groups are those of the machine
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -65,4 +68,27 @@ long sysconf(int name)
     if (!next)
         *(void **)&next = dlsym(RTLD_NEXT, "sysconf");
     return next(name);
+}
+
+/* The files in which a process finds the quota of its control group. */
+static char *text_of(const char *path)
+{
+    static char groups[] = "0::/\n", mounts[] = "31 23 0:28 / /quota rw - cgroup2 none rw\n";
+    char *quota = getenv("QUOTA");
+    if (quota && strcmp(path, "/proc/self/cgroup") == 0)
+        return groups;
+    if (quota && strcmp(path, "/proc/self/mountinfo") == 0)
+        return mounts;
+    return strcmp(path, "/quota/cpu.max") == 0 ? quota : NULL;
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    static FILE *(*next)(const char *, const char *);
+    char *text = text_of(path);
+    if (text)
+        return fmemopen(text, strlen(text), "r");
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "fopen");
+    return next(path, mode);
 }

@@ -1,107 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limit of this machine; test_control_group.c has those of control groups.
+ */
 #include "base/memory_limit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/compiler.h"
-
-static char root[64];
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof(root), "/tmp/memory-limit-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    return system(command);
-}
-
-/* Writes a file below the root, and makes its folders. */
-static void put(const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(whole, 0700);
-        *slash = '/';
-    }
-    FILE *f = fopen(whole, "we");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static const char v1_mounts[] =
-    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-    "32 31 0:29 / /cg/cpu rw,relatime - cgroup cgroup rw,cpu\n"
-    "35 31 0:32 / /cg/memory rw,relatime shared:3 - cgroup cgroup rw,memory\n";
-
-static void a_missing_limit_is_no_limit(void **state)
-{
-    (void)state;
-    assert_true(memory_limit_of_groups(root) == UINT64_MAX);
-    put("/proc/self/cgroup", "0::/a\n");
-    assert_true(memory_limit_of_groups(root) == UINT64_MAX);
-    put("/proc/self/mountinfo", v1_mounts);
-    assert_true(memory_limit_of_groups(root) == UINT64_MAX);
-}
-
-static void version_1_takes_the_least_limit_on_the_path(void **state)
-{
-    (void)state;
-    put("/proc/self/cgroup", "5:cpu:/other\n4:hugetlb,memory:/a/b\n0::/\n");
-    put("/proc/self/mountinfo", v1_mounts);
-    put("/cg/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("/cg/memory/other/memory.limit_in_bytes", "1\n");
-    put("/cg/memory/a/b/memory.limit_in_bytes", "700000\n");
-    assert_int_equal(memory_limit_of_groups(root), 700000);
-    put("/cg/memory/a/memory.limit_in_bytes", "600000\n");
-    assert_int_equal(memory_limit_of_groups(root), 600000);
-    put("/cg/memory/memory.limit_in_bytes", "500000\n");
-    assert_int_equal(memory_limit_of_groups(root), 500000);
-}
-
-static void version_2_takes_the_least_limit_on_the_path(void **state)
-{
-    (void)state;
-    put("/proc/self/cgroup", "0::/k8s/pod/box\n");
-    put("/proc/self/mountinfo", "31 23 0:28 / /cg2 rw - cgroup2 none rw\n");
-    put("/cg2/k8s/pod/box/memory.max", "max\n");
-    assert_true(memory_limit_of_groups(root) == UINT64_MAX);
-    put("/cg2/k8s/pod/memory.max", "536870912\n");
-    assert_int_equal(memory_limit_of_groups(root), 536870912);
-}
-
-/* The mount shows our group as its root, or the path has folders that the mount does not have. */
-static void a_container_reads_its_own_group(void **state)
-{
-    (void)state;
-    put("/proc/self/cgroup", "0::/docker/abc/inner\n");
-    put("/proc/self/mountinfo", "31 23 0:28 /docker/abc /cg3 rw - cgroup2 none rw\n");
-    put("/cg3/memory.max", "900000\n");
-    assert_int_equal(memory_limit_of_groups(root), 900000);
-    put("/cg3/inner/memory.max", "800000\n");
-    assert_int_equal(memory_limit_of_groups(root), 800000);
-    put("/proc/self/cgroup", "0::/../elsewhere\n");
-    assert_int_equal(memory_limit_of_groups(root), 900000);
-}
 
 static void the_machine_has_memory(void **state)
 {
@@ -114,11 +24,7 @@ static void the_machine_has_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_limit_is_no_limit),
-        cmocka_unit_test(version_1_takes_the_least_limit_on_the_path),
-        cmocka_unit_test(version_2_takes_the_least_limit_on_the_path),
-        cmocka_unit_test(a_container_reads_its_own_group),
         cmocka_unit_test(the_machine_has_memory),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
