@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * These functions wrap calls of the public interface. The file keeps no state, so any thread may
- * call them. conch_model_declare_bounded() is a weak symbol: only Conch has it.
+ * call them. Those of conch/backend.h are weak symbols: only Conch has them.
  */
 #include "common/backend.h"
 
 #include "conch/backend.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 TRITONSERVER_Error *backend_error(TRITONSERVER_Error_Code code, const char *fmt, ...)
 {
@@ -54,8 +56,9 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
  * the headers. */
 #define NEEDED_MINOR 15
 
-/* A function of Conch only; in other servers the loader leaves NULL. */
+/* Functions of Conch only; in other servers the loader leaves NULL. */
 extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
+extern __typeof__(conch_cpu_count) conch_cpu_count __attribute__((weak));
 
 TRITONSERVER_Error *backend_refuse_gpu(TRITONBACKEND_ModelInstance *instance, const char *model,
                                        const char *text)
@@ -90,6 +93,18 @@ TRITONSERVER_Error *backend_report_memory(TRITONBACKEND_Model *model,
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model)
 {
     return conch_model_declare_bounded ? conch_model_declare_bounded(model) : NULL;
+}
+
+int backend_cpu_limit(const char *variable)
+{
+    cpu_set_t cpus;
+    int n;
+
+    if (!conch_cpu_count || (variable && getenv(variable)))
+        return 0;
+    n = conch_cpu_count();
+    /* Of the first thread: the one that calls may be bound for a model. */
+    return sched_getaffinity(getpid(), sizeof(cpus), &cpus) == 0 && n < CPU_COUNT(&cpus) ? n : 0;
 }
 
 TRITONSERVER_Error *backend_check_version(void)

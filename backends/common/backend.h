@@ -70,6 +70,15 @@ TRITONSERVER_Error *backend_report_memory(TRITONBACKEND_Model *model,
  */
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model);
 
+/*
+ * backend_cpu_limit - how many threads a framework should compute with, where the server may use
+ * less CPU time than its CPUs have (conch_cpu_count() in include/conch/backend.h). 0: there is no
+ * such limit, or the server does not say; frameworks count the CPUs by themselves.
+ * @variable  of the environment, by which users tell the framework the number: where it is set,
+ *            there is no limit. NULL: the framework reads none
+ */
+int backend_cpu_limit(const char *variable);
+
 /* backend_now_ns - the clock of the statistics. */
 uint64_t backend_now_ns(void);
 

@@ -164,13 +164,17 @@ static TRITONSERVER_Error *make_config(const struct treelite *t, int64_t n_threa
     return NULL;
 }
 
-/* treelite refuses more threads than the process has processors; -1 are all of them. */
+/* treelite refuses more threads than the process has processors, or than its OpenMP was told; -1
+ * are all of them. */
 static int64_t bound_threads(int64_t n_threads)
 {
     cpu_set_t cpus;
 
-    if (n_threads < 1)
-        return -1;
+    if (n_threads < 1) {
+        int limit = backend_cpu_limit("OMP_NUM_THREADS");
+
+        return limit > 0 ? limit : -1;
+    }
     if (sched_getaffinity(getpid(), sizeof(cpus), &cpus) == 0 && n_threads >= CPU_COUNT(&cpus))
         return CPU_COUNT(&cpus) == 1 ? 1 : -1;
     return n_threads;

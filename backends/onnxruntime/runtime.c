@@ -73,6 +73,13 @@ static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
+int runtime_count_threads(const cpu_set_t *cpus)
+{
+    int n = CPU_COUNT(cpus), limit = backend_cpu_limit(NULL);
+
+    return limit > 0 && limit < n ? limit : n;
+}
+
 /* Chooses the size of the pools of all models: as many threads as the process has CPUs, unless a
  * setting gives another number, or room is limited (crew.h). The thread that runs a model counts
  * as one of them. */
@@ -87,7 +94,7 @@ static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *sett
     TRY(setting_int(settings, "intra_op_thread_count", MAX_THREADS, 0, &intra));
     TRY(setting_bool(settings, "allow-spinning", false, &spin));
     if (intra == 0)
-        intra = rt->computes_alone ? 1 : CPU_COUNT(&rt->cpus);
+        intra = rt->computes_alone ? 1 : runtime_count_threads(&rt->cpus);
     TRY_ORT(&rt->lib, SetGlobalIntraOpNumThreads(threads, (int)intra));
     TRY_ORT(&rt->lib, SetGlobalInterOpNumThreads(threads, (int)inter));
     TRY_ORT(&rt->lib, SetGlobalSpinControl(threads, spin));

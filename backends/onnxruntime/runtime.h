@@ -40,6 +40,10 @@ TRITONSERVER_Error *runtime_open(const char *backend_dir, const struct doc *sett
                                  struct runtime **ret_runtime);
 void runtime_close(struct runtime *rt);
 
+/* runtime_count_threads - of a pool whose threads are on these CPUs: one for each, or as many as
+ * the server's quota of CPU time keeps busy, where these are fewer. */
+int runtime_count_threads(const cpu_set_t *cpus);
+
 /* runtime_log_level - the least severe lines that the server's log wants at this moment. */
 enum ort_severity runtime_log_level(void);
 

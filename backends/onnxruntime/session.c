@@ -60,12 +60,12 @@ static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *opti
     TRY(backend_parameter_int(m->config, "enable_global_threadpool", 0, 1, 1, &share));
     if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
         cpus = m->rt->cpus;
-    n = m->rt->computes_alone ? 1 : CPU_COUNT(&cpus);
+    n = runtime_count_threads(&cpus);
     shared = share && shares_threads(m, &cpus, intra > 0 || inter > 0, parallel);
     if (shared)
         TRY_ORT(&m->rt->lib, DisablePerSessionThreads(options));
-    intra = intra > 0 ? intra : n;
-    inter = inter > 0 ? inter : CPU_COUNT(&cpus);
+    intra = intra > 0 ? intra : m->rt->computes_alone ? 1 : n;
+    inter = inter > 0 ? inter : n;
     TRY_ORT(&m->rt->lib, SetIntraOpNumThreads(options, (int)intra));
     TRY_ORT(&m->rt->lib, SetInterOpNumThreads(options, (int)inter));
     if (!shared)

@@ -581,6 +581,14 @@ static int limit_threads(int n)
     return before;
 }
 
+static int choose_threads(const struct shim_options *options)
+{
+    bool limited = options->threads == 0 && options->most_threads > 0 && torch_get_threads &&
+                   torch_get_threads() > options->most_threads;
+
+    return limited ? options->most_threads : options->threads;
+}
+
 static char *run_compiled(struct shim_model *shim, const struct shim_options *options,
                           const struct shim_tensor *inputs, size_t n, struct shim_result **result)
 {
@@ -591,7 +599,7 @@ static char *run_compiled(struct shim_model *shim, const struct shim_options *op
 
     if (!r)
         return take_error_text(backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory"));
-    n_threads = limit_threads(options->threads);
+    n_threads = limit_threads(choose_threads(options));
     err = run_code(m, inputs, n, r);
     limit_threads(n_threads);
     for (size_t i = 0; i < n; i++) {

@@ -53,6 +53,7 @@ static TRITONSERVER_Error *read_options(struct torch_model *t, const struct fram
     TRY(backend_parameter_int(m->config, "INTRA_OP_THREAD_COUNT", 1, 4096, 0, &threads));
     t->options.optimizes = !unoptimized;
     t->options.threads = (int32_t)threads;
+    t->options.most_threads = getenv("MKL_NUM_THREADS") ? 0 : backend_cpu_limit("OMP_NUM_THREADS");
     if (threads > 0 && t->is_package && !aoti_sets_threads())
         BACKEND_LOG(WARN,
                     "model '%s': INTRA_OP_THREAD_COUNT has no effect: this PyTorch is without "

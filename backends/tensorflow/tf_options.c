@@ -54,12 +54,16 @@ TRITONSERVER_Error *tf_make_options(const struct tf_loaded *l, struct tf_status 
     const struct tf_asked *a = &l->m->asked;
     const struct tf_api *api = &l->lib->api;
     struct options_text text = {{0}, 0};
-    int64_t inter_threads = a->inter_threads;
+    int64_t intra_threads = a->intra_threads, inter_threads = a->inter_threads;
 
     if (inter_threads == 0 && l->m->signature.facts.n_nodes <= SMALL_NODES)
         inter_threads = -1; /* the caller's thread */
-    if (a->intra_threads > 0)
-        put_session_option(&text, 2, a->intra_threads);
+    if (intra_threads == 0)
+        intra_threads = backend_cpu_limit("TF_NUM_INTRAOP_THREADS");
+    if (inter_threads == 0)
+        inter_threads = backend_cpu_limit("TF_NUM_INTEROP_THREADS");
+    if (intra_threads != 0)
+        put_session_option(&text, 2, intra_threads);
     if (inter_threads != 0)
         put_session_option(&text, 5, inter_threads);
     if (a->soft_placement)

@@ -39,6 +39,18 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_backend_attribute_set_instance_t
     struct TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled);
 
 /*
+ * conch_cpu_count - how many threads of this process can compute at once: as many as the CPUs that
+ * it may run on, or as many as the CPU time that its control groups allow keeps busy, where these
+ * are fewer; at least 1. With more threads all of them wait: when the time of a period, mostly
+ * 0.1 s, is used up, the whole process stands still until the next one. Frameworks do not know of
+ * such a quota and make a thread for each CPU, so a backend tells its framework this number. The
+ * CPUs of host policies do not count: they are the affinity of the instances' threads.
+ *
+ * Thread: any. It reads files in /proc and /sys.
+ */
+CONCH_DECLSPEC int conch_cpu_count(void);
+
+/*
  * conch_model_declare_bounded - the backend declares that for this model the size of the inputs
  * bounds each execution, whatever their values, and that an execution waits for nothing. That is,
  * ModelInstanceExecute

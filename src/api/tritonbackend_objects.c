@@ -6,6 +6,7 @@
 
 #include "api/handles.h"
 #include "base/buf.h"
+#include "base/cpu_count.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "conch/backend.h"
@@ -196,6 +197,11 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
         st = model_config_merge_from_backend(m->config, to_message(model_config)->json,
                                              to_message(model_config)->size_bytes);
     return as_status(st);
+}
+
+int conch_cpu_count(void)
+{
+    return cpu_count_usable();
 }
 
 TRITONSERVER_Error *conch_model_declare_bounded(TRITONBACKEND_Model *model)

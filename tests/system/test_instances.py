@@ -65,7 +65,7 @@ GROUPS = {
     "passive": "{ passive: true }, { }",
     "limited": '{ rate_limiter { resources [ { name: "R" count: 4 } ] priority: 2 } }',
 }
-POLICIES = ["--host-policy=model,numa-node=0", f"--host-policy=cpu,cpu-cores=0-{CPUS[-1]}", "--host-policy=cpu,numa-node=7",
+POLICIES = ["--host-policy=model,numa-node=0", f"--host-policy=cpu,cpu-cores={CPUS[0]}-{CPUS[-1]}", "--host-policy=cpu,numa-node=7",
             "--host-policy=cpu,numa-node=0", f"--host-policy=mine,cpu-cores={CPUS[0]}-{CPUS[0]},{CPUS[-1]}-{CPUS[-1]}"]
 REFUSED = {
     "gpu": ("{ kind: KIND_GPU }", "instance group gpu_0 of model gpu has kind KIND_GPU but server does not support GPUs"),

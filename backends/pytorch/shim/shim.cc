@@ -474,11 +474,12 @@ void put_outputs(Result &r)
 
 /* OpenMP has the number of threads for each thread that calls it; PyTorch gives a new thread the
  * number that was set last, by whatever model. */
-void use_threads(int32_t n)
+void use_threads(const struct shim_options *options)
 {
     static thread_local int32_t used = 0;
     static const int32_t otherwise = at::get_num_threads();
-    int32_t wanted = n > 0 ? n : otherwise;
+    int32_t most = options->most_threads > 0 ? options->most_threads : otherwise;
+    int32_t wanted = options->threads > 0 ? options->threads : std::min(otherwise, most);
 
     if (used != wanted)
         at::set_num_threads(wanted);
@@ -516,7 +517,7 @@ char *run(struct shim_model *model, const struct shim_options *options, const sh
             *result = new Result();
         Result &r = *static_cast<Result *>(*result);
 
-        use_threads(options->threads);
+        use_threads(options);
         torch::jit::GraphOptimizerEnabledGuard optimizes(options->optimizes);
         c10::InferenceMode inference(options->inference);
         at::NoGradGuard without_gradients;

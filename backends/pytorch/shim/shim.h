@@ -61,7 +61,8 @@ struct shim_model {
 struct shim_options {
     bool optimizes;  /* the graph is optimised */
     bool inference;  /* under InferenceMode, else only without gradients */
-    int32_t threads; /* that one operator uses; 0: as it is */
+    int32_t threads; /* that one operator uses; 0: as many as PyTorch would, but no more than: */
+    int32_t most_threads; /* 0: no limit */
 };
 
 /* What a run has returned. */
