@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool ir_is_file(const char *path)
+{
+    size_t len = strlen(path);
+
+    return len > 4 && strcmp(path + len - 4, ".xml") == 0;
+}
+
 char *ir_read(const char *path, long most, TRITONSERVER_Error **ret_err)
 {
     FILE *f = fopen(path, "re");

@@ -16,6 +16,12 @@ struct span {
     const char *at, *end;
 };
 
+/* Nobody writes a graph of that many bytes; weights are in another file. */
+#define IR_MOST_BYTES ((long)256 << 20)
+
+/* ir_is_file - is the file of this name in OpenVINO's own format? */
+bool ir_is_file(const char *path);
+
 /*
  * ir_read - the text of a file, with a zero after it; the caller frees it. NULL if the file cannot
  * be read, or has more bytes than most, or there is no memory, in which case ret_err is set.

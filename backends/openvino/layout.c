@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nobody writes a graph of that many bytes; weights are in another file. */
-#define MAX_FILE ((long)256 << 20)
-
 /* Overwrites bodies of loops with blanks. */
 static void blank_bodies(char *text)
 {
@@ -192,15 +189,14 @@ static bool all_have_batch(struct graph *g)
 
 TRITONSERVER_Error *layout_has_batch(const char *path, bool *ret_has)
 {
-    size_t len = strlen(path);
     TRITONSERVER_Error *err = NULL;
     struct graph g = {0};
     char *text;
 
     *ret_has = false;
-    if (len < 4 || strcmp(path + len - 4, ".xml") != 0)
+    if (!ir_is_file(path))
         return NULL;
-    text = ir_read(path, MAX_FILE, &err);
+    text = ir_read(path, IR_MOST_BYTES, &err);
     if (!text)
         return err;
     blank_bodies(text);

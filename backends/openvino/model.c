@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "common/model_file.h"
+#include "openvino/ir.h"
 
 struct tensor *model_tensor(const struct side *side, const char *name)
 {
@@ -192,6 +193,22 @@ static TRITONSERVER_Error *read_model(struct model *m)
     return read_side(m, &m->outputs);
 }
 
+/* OpenVINO's interface in C cannot give variables the values that they begin with. Only its own
+ * files have them. */
+static TRITONSERVER_Error *warn_of_variables(const struct model *m)
+{
+    TRITONSERVER_Error *err = NULL;
+    char *text = ir_is_file(m->path) ? ir_read(m->path, IR_MOST_BYTES, &err) : NULL;
+
+    if (text && strstr(text, " type=\"ReadValue\""))
+        BACKEND_LOG(WARN,
+                    "model '%s' has variables (ReadValue): OpenVINO keeps their values from one "
+                    "request to the next of the same instance, whoever sends it",
+                    m->name);
+    free(text);
+    return err;
+}
+
 /* OpenVINO does not tell what a compiled model takes. So the size of its weights is that of the
  * files that have them: the .bin beside an .xml, or else all that the model consists of. */
 static TRITONSERVER_Error *report_weights(const struct model *m)
@@ -201,7 +218,7 @@ static TRITONSERVER_Error *report_weights(const struct model *m)
     char *weights = NULL;
     uint64_t bytes;
 
-    if (len > 4 && strcmp(path + len - 4, ".xml") == 0) {
+    if (ir_is_file(path)) {
         if (asprintf(&weights, "%.*s.bin", (int)(len - 4), path) < 0)
             return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
         path = weights;
@@ -265,6 +282,7 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m, const struct ori
     TRY(device_prepare(m));
     TRY(compiled_make(m));
     TRY(quick_declare(m));
+    TRY(warn_of_variables(m));
     return report_weights(m);
 }
 

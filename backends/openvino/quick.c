@@ -29,11 +29,11 @@ static bool is_as_in_file(const struct model *m)
     return !m->reshaped && !m->asked.extension && strcmp(m->asked.device, "CPU") == 0;
 }
 
-static bool is_named_like(const char *path, const char *ending)
+static bool is_onnx_file(const char *path)
 {
-    size_t len = strlen(path), tail = strlen(ending);
+    size_t len = strlen(path);
 
-    return len > tail && strcmp(path + len - tail, ending) == 0;
+    return len > 5 && strcmp(path + len - 5, ".onnx") == 0;
 }
 
 static TRITONSERVER_Error *judge_graph(const struct model *m, bool *ret_small, uint64_t *ret_cost)
@@ -52,9 +52,9 @@ TRITONSERVER_Error *quick_prepare(struct model *m)
 
     if (!is_as_in_file(m))
         return NULL;
-    if (is_named_like(m->path, ".xml"))
+    if (ir_is_file(m->path))
         TRY(judge_graph(m, &m->small, &cost));
-    else if (is_named_like(m->path, ".onnx"))
+    else if (is_onnx_file(m->path))
         m->small = onnx_cost_is_small(m->path, m->frame->max_batch_size, &cost);
     if (!m->small)
         return NULL;

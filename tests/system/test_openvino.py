@@ -544,6 +544,17 @@ def test_compiled_models_are_kept(tmp_path, device):
         assert len(list(cache.glob("*.blob"))) == 1
 
 
+def test_variables_are_warned_of(tmp_path):
+    x = models.parameter("x", [1])
+    total = models.ops.add(x, models.ops.read_value(models.ops.constant(np.zeros(1, np.float32)), "total"))
+    keeps = models.ops.assign(total, "total")
+    models.write(tmp_path, "total", models.ov.Model([models.named(models.ops.relu(total), "y")], [keeps], [x], "total"), "")
+    models.write(tmp_path, "sums", models.add_sub([1, 16]), "")
+    with servers.Server(tmp_path) as running:
+        assert [infer(running, "total", x=np.ones(1, np.float32))["y"].item() for _ in range(2)] == [1, 2]
+        assert re.findall(r"model '(\w+)' has variables", running.log()) == ["total"]
+
+
 def test_version_names_the_library():
     code, out, err = servers.run_to_end("--version", env={"CONCH_OPENVINO": library()})
     assert (code, err) == (0, "")
