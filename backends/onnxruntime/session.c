@@ -42,6 +42,15 @@ static TRITONSERVER_Error *set_crew(struct model *m, struct ort_options *options
     return NULL;
 }
 
+/* Threads of a session's own pools spin for a while before they sleep. Where they are more than the
+ * CPUs, they take these from threads that have work. */
+static TRITONSERVER_Error *stop_spinning(struct model *m, struct ort_options *options)
+{
+    TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, "session.intra_op.allow_spinning", "0"));
+    TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, "session.inter_op.allow_spinning", "0"));
+    return NULL;
+}
+
 /*
  * ONNX Runtime's own default is a thread per core of the machine, each bound to its core: too many
  * in a container or under taskset, and bound to cores that are not ours. So we count the CPUs that
@@ -66,6 +75,8 @@ static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *opti
         TRY_ORT(&m->rt->lib, DisablePerSessionThreads(options));
     intra = intra > 0 ? intra : m->rt->computes_alone ? 1 : n;
     inter = inter > 0 ? inter : n;
+    if (!shared && (intra > n || (parallel && inter > n)))
+        TRY(stop_spinning(m, options));
     TRY_ORT(&m->rt->lib, SetIntraOpNumThreads(options, (int)intra));
     TRY_ORT(&m->rt->lib, SetInterOpNumThreads(options, (int)inter));
     if (!shared)

@@ -228,7 +228,7 @@ def test_instances_on_gpus_are_refused_before_any_session(start):
 
 # ---- All other options -----------------------------------------------------------------------------
 
-CPUS = len(os.sched_getaffinity(0))
+CPUS = len(os.sched_getaffinity(0))    # where no quota of CPU time counts
 POOL = {"SetGlobalIntraOpNumThreads": CPUS, "SetGlobalInterOpNumThreads": 1, "SetGlobalSpinControl": 0}
 BY_ITSELF = POOL | {"DisablePerSessionThreads": None, "SetIntraOpNumThreads": CPUS, "SetInterOpNumThreads": CPUS,
                     "SetSessionExecutionMode": 0, "SetSessionGraphOptimizationLevel": 99}
@@ -244,15 +244,21 @@ def setting(text):
 
 # The configuration, flags, and the calls that differ from those without them; "-": not called.
 OWN = {"DisablePerSessionThreads": "-"}
+SLEEPS = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}
 TOLD_OF = {
     "nothing": ("", [], {}),
     "level_basic": (level(-1), [], {"SetSessionGraphOptimizationLevel": 1}),
     "level_all": (level(0), [], {"SetSessionGraphOptimizationLevel": 99}),
     "level_extended": (level(1), [], {"SetSessionGraphOptimizationLevel": 2}),
     "level_none": (level(2), [], {"SetSessionGraphOptimizationLevel": 0}),
-    "intra": (parameter("intra_op_thread_count", 3), [], OWN | {"SetIntraOpNumThreads": 3}),
-    "inter": (parameter("inter_op_thread_count", 3), [], OWN | {"SetInterOpNumThreads": 3}),
+    "intra": (parameter("intra_op_thread_count", CPUS), [], OWN),
+    "intra_more": (parameter("intra_op_thread_count", CPUS + 1), [], OWN | {"SetIntraOpNumThreads": CPUS + 1, "AddSessionConfigEntry": SLEEPS}),
+    "intra_spins": (parameter("intra_op_thread_count", CPUS + 1) + parameter("session.intra_op.allow_spinning", 1), [],
+                    OWN | {"SetIntraOpNumThreads": CPUS + 1, "AddSessionConfigEntry": SLEEPS | {"session.intra_op.allow_spinning": "1"}}),
+    "inter": (parameter("inter_op_thread_count", CPUS + 1), [], OWN | {"SetInterOpNumThreads": CPUS + 1}),
     "parallel": (parameter("execution_mode", 1), [], OWN | {"SetSessionExecutionMode": 1}),
+    "parallel_more": (parameter("execution_mode", 1) + parameter("inter_op_thread_count", CPUS + 1), [],
+                      OWN | {"SetSessionExecutionMode": 1, "SetInterOpNumThreads": CPUS + 1, "AddSessionConfigEntry": SLEEPS}),
     "parallel_in_a_pool": (parameter("execution_mode", 1), setting("inter_op_thread_count=2"),
                            {"SetSessionExecutionMode": 1, "SetGlobalInterOpNumThreads": 2}),
     "own_threads": (parameter("enable_global_threadpool", 0), [], OWN),
