@@ -99,6 +99,7 @@ def test_a_failed_run_leaves_later_ones_right(tmp_path, case, wrap):
                     check_sum(client, rows, next(values), name)
 
 
+@pytest.mark.sanitize
 def test_a_failed_run_leaves_those_beside_it_right(tmp_path):
     """Two instances, whose requests meet in one compiled model. Each bad one has other shapes, so OpenVINO runs all of them."""
     write_sum(tmp_path, instances=2)
