@@ -224,6 +224,29 @@ def test_a_slow_readiness_check_blocks_no_client(models):
         wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 200, 60, "it says yes")
 
 
+@pytest.mark.sanitize
+def test_models_that_never_answer_delay_no_other(models, tmp_path):
+    """More models of one backend than threads that ask it do not say whether they are ready."""
+    silent = [repository.Gated(models, f"silent_{i}") for i in range(70)]
+    other = repository.Gated(models, "other").shut("tell.ready")
+    (tmp_path / "backends/gate").mkdir(parents=True)
+    for gated in (*silent, other):    # all have the same backend
+        (gated.folder / "libtriton_gate.so").rename(tmp_path / "backends/gate/libtriton_gate.so")
+    with Server(models, flags=[f"--backend-directory={tmp_path}/backends"]) as server:
+        for gated in silent:
+            gated.shut("hold.ready")
+        for gated in silent:
+            assert ask(server, "GET", f"/v2/models/{gated.name}/ready").status == 200
+        for gated in silent:
+            gated.await_reached("hold.ready")
+        other.shut("fail.ready", "no device")
+        assert infer(server, "other", IN).status == 200
+        server.wait_log("Model 'other' version 1 is not ready: no device")
+        assert ask(server, "GET", "/v2/models/other/ready").status == 400
+        for gated in silent:
+            gated.open("hold.ready")
+
+
 def test_a_backend_says_that_its_readiness_has_changed(models):
     """No client asks before the change is in the log, so the server has asked because the backend has said so."""
     gated = repository.Gated(models, "gated").shut("tell.ready")

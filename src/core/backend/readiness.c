@@ -35,6 +35,7 @@ enum { FEW_INSTANCES = 16 };
 #define AGAIN_NS      NS_PER_S        /* while clients want the answer, … */
 #define WANTED_NS     (30 * NS_PER_S) /* … which lasts this long after the last client has asked */
 #define AT_MOST_NS    (20 * NS_PER_MS) /* the least time between questions for loops */
+#define PATIENCE_NS   (5 * NS_PER_S)   /* then another question may have a thread, too */
 
 static void log_change(const struct model *m, int before, const struct status *st)
 {
@@ -126,10 +127,36 @@ static bool want_question(struct readiness *rd, bool again)
     return asking == NOT_ASKING;
 }
 
+/* Counts as a request, so that the backend stays; false: the model is being stopped. */
+static bool hold_backend(struct model *m)
+{
+    model_request_begun(m);
+    if (!atomic_load(&m->stopping))
+        return true;
+    model_request_ended(m);
+    return false;
+}
+
+static void fire_again_locked(struct readiness_watch *w)
+{
+    deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
+}
+
+/* A client wants the answer, or a question begins: the watch looks in a second at the latest. */
+static void keep_watching(struct readiness_watch *w)
+{
+    mutex_lock(&w->mu);
+    w->is_wanted = true;
+    if (w->deadline_timer.set && !w->ending && !w->is_at_it)
+        fire_again_locked(w);
+    mutex_unlock(&w->mu);
+}
+
 /* Starts a question, unless the model is being stopped. The caller has a reference. */
 static void start_question(struct model *m, bool again)
 {
     struct readiness *rd = &m->readiness;
+    keep_watching(m->services->readiness_watch);
     model_request_begun(m);
     if (atomic_load(&m->stopping) || !want_question(rd, again)) {
         model_request_ended(m);
@@ -158,17 +185,24 @@ static void start_question(struct model *m, bool again)
 
 /* ---- Questions by timer ---------------------------------------------------------------------- */
 
-bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
+/* Other questions get threads in place of those whose questions last too long. */
+static void look_at_askers(struct model *m, uint64_t now_ns)
 {
-    if (now_ns >= atomic_load(&m->readiness.wanted_until_ns))
-        return false;
-    start_question(m, false);
-    return true;
+    if (!hold_backend(m))
+        return;
+    helpers_look(&m->backend->askers, now_ns, PATIENCE_NS);
+    model_request_ended(m);
 }
 
-static void fire_again_locked(struct readiness_watch *w)
+bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
 {
-    deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
+    bool is_asking = atomic_load(&m->readiness.asking) != NOT_ASKING;
+    if (is_asking)
+        look_at_askers(m, now_ns);
+    if (now_ns >= atomic_load(&m->readiness.wanted_until_ns))
+        return is_asking;
+    start_question(m, false);
+    return true;
 }
 
 static void ask_wanted_again(struct control_job *job)
@@ -177,7 +211,7 @@ static void ask_wanted_again(struct control_job *job)
     bool any = w->ask_wanted(w);
     mutex_lock(&w->mu);
     w->is_at_it = false;
-    if (any && !w->ending)
+    if ((any || w->is_wanted) && !w->ending)
         fire_again_locked(w);
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
@@ -188,7 +222,10 @@ static void on_readiness_timer(struct deadline_timer *t)
     struct readiness_watch *w = CONTAINER_OF(t, struct readiness_watch, deadline_timer);
     mutex_lock(&w->mu);
     bool mine = !w->is_at_it && !w->ending;
-    w->is_at_it |= mine;
+    if (mine) {
+        w->is_at_it = true;
+        w->is_wanted = false;
+    }
     mutex_unlock(&w->mu);
     w->job.run = ask_wanted_again;
     if (mine)
@@ -205,15 +242,6 @@ static void begin_watch(struct readiness_watch *w)
     mutex_unlock(&w->mu);
 }
 
-/* A client wants the answer: the next question is asked in a second at the latest. */
-static void keep_watching(struct readiness_watch *w)
-{
-    mutex_lock(&w->mu);
-    if (w->deadline_timer.set && !w->ending && !w->is_at_it)
-        fire_again_locked(w);
-    mutex_unlock(&w->mu);
-}
-
 void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *deadline_timers,
                           struct helpers *helpers, bool (*ask_wanted)(struct readiness_watch *w))
 {
@@ -221,7 +249,7 @@ void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *dea
     w->helpers = helpers;
     w->ask_wanted = ask_wanted;
     w->deadline_timer.set = NULL;
-    w->is_at_it = w->ending = false;
+    w->is_at_it = w->is_wanted = w->ending = false;
     mutex_init(&w->mu, READINESS_WATCH_LEVEL, "readiness_watch.mu");
     cond_init(&w->changed);
 }
@@ -315,17 +343,6 @@ void readiness_changed(struct model *m)
     model_unref(m);
 }
 
-/* Counts the question as a request, so that the backend stays; false: the model is being
- * stopped. */
-static bool hold_backend(struct model *m)
-{
-    model_request_begun(m);
-    if (!atomic_load(&m->stopping))
-        return true;
-    model_request_ended(m);
-    return false;
-}
-
 bool readiness_known(struct model *m)
 {
     struct readiness *rd = &m->readiness;
@@ -336,10 +353,8 @@ bool readiness_known(struct model *m)
         uint64_t now_ns = clock_now_ns(m->clock);
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
         ready = atomic_load(&rd->answer) == READINESS_YES;
-        if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {
+        if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS)
             start_question(m, false);
-            keep_watching(m->services->readiness_watch);
-        }
     }
     model_request_ended(m);
     return ready;

@@ -7,7 +7,8 @@
  * never asked and always ready; neither is a model without a backend, an ensemble.
  *
  * Threads of the backend ask (`backend.askers`); they are joined before its library is unloaded.
- * A model that does not answer blocks one of them, and delays no model of another backend.
+ * A model that does not answer blocks one of them. After five seconds another thread may take its
+ * place, so that the other models of the backend get their turn, however many do not answer.
  */
 #ifndef CONCH_CORE_BACKEND_READINESS_H
 #define CONCH_CORE_BACKEND_READINESS_H
@@ -23,7 +24,8 @@
 struct helpers;
 struct model;
 
-/* A server's: asks again, once a second, the models that a client has wanted to know of. */
+/* A server's: asks again, once a second, the models that a client has wanted to know of, and looks
+ * at the questions in progress. */
 struct readiness_watch {
     /* Constant. */
     struct deadline_timers *deadline_timers;
@@ -38,6 +40,7 @@ struct readiness_watch {
     /* Under mu. */
     struct deadline_timer deadline_timer;
     bool is_at_it, ending;
+    bool is_wanted; /* somebody has wanted to know since it was at it last */
 };
 
 /* readiness_watch_init - @ask_wanted  see above. readiness_watch_end() ends it. */
@@ -74,8 +77,9 @@ void readiness_end(struct model *m);
  */
 void readiness_changed(struct model *m);
 
-/* readiness_ask_if_wanted - starts a question, if somebody has lately wanted to know; returns
- * whether that is so. Thread: any that has a reference to the model, without locks. */
+/* readiness_ask_if_wanted - starts a question, if somebody has lately wanted to know, and looks
+ * whether questions in progress take too long; returns whether there is anything to look at again.
+ * Thread: any that has a reference to the model, without locks. */
 bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns);
 
 /* readiness_known - the backend's last answer. Thread: any that has a reference to the model,

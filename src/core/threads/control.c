@@ -8,7 +8,7 @@
  * until control_stop(); the others end when there is no job.
  *
  * A busy thread may be busy for ever: jobs call embedders and backends. control_post_or_run() does
- * not rely on it.
+ * not rely on it, and control_look() lets other jobs run beside it.
  */
 #include "core/threads/control.h"
 
@@ -115,7 +115,7 @@ static void advance_line_locked(struct control *c, struct control_line *line)
 static struct control_job *next_job_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    const unsigned int max[] = {c->max_others,
+    const unsigned int max[] = {c->max_others + c->n_long,
                                 MIN(c->max_loads + c->n_lent, (unsigned int)CONTROL_MAX_LOADS)};
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++) {
         if (c->n_busy[i] < max[i] && !list_empty(&c->ready[i]))
@@ -128,16 +128,23 @@ static struct control_job *next_job_locked(struct control *c)
 
 static void run_control_thread(void *arg);
 
-/* Returns a slot for one more thread. */
+/* Returns the place of one more thread, or NULL: there are enough. */
 static struct control_thread *find_free_thread_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
-        struct control_thread *t = &c->threads[i];
+    LIST_FOR_EACH (link, &c->threads) {
+        struct control_thread *t = LIST_ENTRY(link, struct control_thread, link);
         if (t->stage != CONTROL_THREAD && !t->is_starting)
             return t;
     }
-    return NULL;
+    if (c->n_threads >= CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS + c->n_long)
+        return NULL;
+    MEM_CHARGE(NULL, 0);
+    struct control_thread *t = mem_zalloc(sizeof(*t));
+    t->control = c;
+    t->number = c->n_threads++;
+    list_push(&c->threads, &t->link);
+    return t;
 }
 
 /* Without the lock: a post waits neither for it nor for a thread that ends. */
@@ -163,7 +170,6 @@ static struct status *start_one_and_unlock(struct control *c)
     struct control_thread *t = find_free_thread_locked(c);
     bool has_ended = t && t->stage == CONTROL_THREAD_ENDED;
     if (t) {
-        t->control = c;
         t->stage = CONTROL_THREAD;
         t->is_starting = true;
         c->n_starting++;
@@ -212,6 +218,7 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
     c->n_busy[is_load]++;
     if (key)
         take_line_over_locked(c, &t->line, key, &job->line);
+    t->job = is_load ? CONTROL_NO_JOB : CONTROL_NEW;
     ensure_thread_and_unlock(c);
     t->slot.lend = lend_load_slot;
     t->slot.take_back = take_load_slot_back;
@@ -220,6 +227,8 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
     load_slot_set(NULL);
     mutex_lock(&c->mu);
     c->n_busy[is_load]--;
+    c->n_long -= t->job == CONTROL_LONG;
+    t->job = CONTROL_NO_JOB;
     if (key)
         advance_line_locked(c, &t->line);
     mem_free(key);
@@ -237,7 +246,7 @@ static void run_control_thread(void *arg)
             run_job_locked(t, job);
             continue;
         }
-        if (t >= &c->threads[c->n_kept] || (c->stopping && c->n_waiting == 0))
+        if (t->number >= c->n_kept || (c->stopping && c->n_waiting == 0))
             break;
         c->n_idle++;
         cond_wait(&c->work, &c->mu);
@@ -249,6 +258,17 @@ static void run_control_thread(void *arg)
     if (c->stopping)
         cond_broadcast(&c->work); /* the last job is over: all others end, too */
     mutex_unlock(&c->mu);
+}
+
+/* Joins the threads, all of which have ended. */
+static void free_places(struct control *c)
+{
+    for (struct list *link; (link = list_pop(&c->threads));) {
+        struct control_thread *t = LIST_ENTRY(link, struct control_thread, link);
+        if (t->stage == CONTROL_THREAD_ENDED)
+            thread_join(&t->thread);
+        mem_free(t);
+    }
 }
 
 struct status *control_start(struct control *c, unsigned int max_loads, unsigned int max_others)
@@ -264,9 +284,11 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
         list_init(&c->ready[i]);
     for (size_t i = 0; i < ARRAY_SIZE(c->buckets); i++)
         list_init(&c->buckets[i]);
+    list_init(&c->threads);
     mutex_lock(&c->mu);
     struct status *st = start_one_and_unlock(c);
     if (st) {
+        free_places(c);
         cond_done(&c->changed);
         cond_done(&c->work);
         mutex_done(&c->mu);
@@ -277,18 +299,35 @@ struct status *control_start(struct control *c, unsigned int max_loads, unsigned
 void control_keep(struct control *c, unsigned int n_threads)
 {
     mutex_lock(&c->mu);
-    c->n_kept = MIN(MAX(n_threads, 1U), (unsigned int)ARRAY_SIZE(c->threads));
+    c->n_kept = MIN(MAX(n_threads, 1U), (unsigned int)(CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS));
     cond_broadcast(&c->work);
     mutex_unlock(&c->mu);
 }
 
 static bool has_threads_locked(const struct control *c)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
-        if (c->threads[i].stage == CONTROL_THREAD || c->threads[i].is_starting)
+    LIST_FOR_EACH (link, &c->threads) {
+        const struct control_thread *t = LIST_ENTRY(link, struct control_thread, link);
+        if (t->stage == CONTROL_THREAD || t->is_starting)
             return true;
     }
     return false;
+}
+
+void control_look(struct control *c, uint64_t now_ns, uint64_t patience_ns)
+{
+    mutex_lock(&c->mu);
+    LIST_FOR_EACH (link, &c->threads) {
+        struct control_thread *t = LIST_ENTRY(link, struct control_thread, link);
+        if (t->job == CONTROL_NEW) {
+            t->job = CONTROL_SEEN;
+            t->seen_ns = now_ns;
+        } else if (t->job == CONTROL_SEEN && now_ns - t->seen_ns >= patience_ns) {
+            t->job = CONTROL_LONG;
+            c->n_long++;
+        }
+    }
+    ensure_thread_and_unlock(c);
 }
 
 void control_stop(struct control *c)
@@ -299,10 +338,7 @@ void control_stop(struct control *c)
     while (has_threads_locked(c))
         cond_wait(&c->changed, &c->mu);
     mutex_unlock(&c->mu);
-    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
-        if (c->threads[i].stage == CONTROL_THREAD_ENDED)
-            thread_join(&c->threads[i].thread);
-    }
+    free_places(c);
     cond_done(&c->changed);
     cond_done(&c->work);
     mutex_done(&c->mu);
@@ -318,7 +354,7 @@ void control_post(struct control *c, struct control_job *job)
 /* Whether as many threads are idle or starting as jobs are ready that do not load. */
 static bool has_threads_for_ready_locked(const struct control *c)
 {
-    return c->n_ready[0] <= c->n_starting + c->n_idle || c->n_busy[0] >= c->max_others;
+    return c->n_ready[0] <= c->n_starting + c->n_idle || c->n_busy[0] >= c->max_others + c->n_long;
 }
 
 /* Takes the job back, if no thread has taken it meanwhile, and perhaps ended it. */

@@ -59,18 +59,29 @@ struct control {
     size_t n_woken;                       /* how often a thread woke to look for a job: for tests */
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
     unsigned int n_lent;                  /* loads at work that only wait for a warm-up */
+    unsigned int n_long;                  /* threads whose jobs are CONTROL_LONG */
     unsigned int n_starting;              /* threads that have not looked for a job yet */
     unsigned int n_kept;                  /* threads that stay once they have started */
     unsigned int n_idle;                  /* … of which so many wait for a job */
     bool stopping;
-    struct control_thread {
-        struct control *control;
-        struct thread thread;
-        enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
-        bool is_starting;         /* a poster is about to start it, without the lock */
-        struct control_line line; /* of the job that it runs; the key is its own copy */
-        struct load_slot slot;    /* … if that loads */
-    } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
+    struct list threads;    /* of struct control_thread, by number */
+    unsigned int n_threads; /* in that list */
+};
+
+/* A thread, or the place of one that has ended. */
+struct control_thread {
+    struct list link;
+    struct control *control;
+    unsigned int number; /* from 0 */
+    struct thread thread;
+    enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
+    bool is_starting;         /* a poster is about to start it, without the lock */
+    struct control_line line; /* of the job that it runs; the key is its own copy */
+    struct load_slot slot;    /* … if that loads */
+    /* A job that does not load: control_look() has not seen it, has seen it, has seen it for long.
+     */
+    enum { CONTROL_NO_JOB, CONTROL_NEW, CONTROL_SEEN, CONTROL_LONG } job;
+    uint64_t seen_ns; /* when it was seen first */
 };
 
 /*
@@ -89,6 +100,13 @@ NODISCARD struct status *control_start(struct control *c, unsigned int max_loads
  * allocations. With fewer than before, threads that are idle end. Thread: any.
  */
 void control_keep(struct control *c, unsigned int n_threads);
+
+/*
+ * control_look - sees which jobs run that do not load. One that has run for patience_ns since it
+ * was seen first counts no more among max_others, so that another one may run: it may go on for
+ * ever. Thread: any that posts.
+ */
+void control_look(struct control *c, uint64_t now_ns, uint64_t patience_ns);
 
 /* control_stop - waits until all jobs are done, and joins the threads. No thread may post jobs any
  * more. Only after control_start(). */

@@ -53,6 +53,13 @@ void helpers_post(struct helpers *h, struct control_job *job)
         job->run(job);
 }
 
+void helpers_look(struct helpers *h, uint64_t now_ns, uint64_t patience_ns)
+{
+    /* Acquire: as in helpers_control(). */
+    if (atomic_load_explicit(&h->has_threads, memory_order_acquire))
+        control_look(&h->control, now_ns, patience_ns);
+}
+
 void helpers_notify(struct helpers *h)
 {
     mutex_lock(&h->mu);

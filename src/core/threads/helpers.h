@@ -8,7 +8,7 @@
  * statistics of all models. While an embedder's callback does not return, one model blocks at most
  * two of them: one for refused requests, one for those beyond the execution limit. The helpers of a
  * backend (`backend.askers`) ask whether its models are ready. While the backend does not answer,
- * one model blocks at most one of them.
+ * one model blocks at most one of them, and after some seconds another one takes its place.
  */
 #ifndef CONCH_CORE_THREADS_HELPERS_H
 #define CONCH_CORE_THREADS_HELPERS_H
@@ -41,6 +41,9 @@ void helpers_done(struct helpers *h);
  * Thread: any; with locks held of levels below 865 only when the job may run under them.
  */
 void helpers_post(struct helpers *h, struct control_job *job);
+
+/* helpers_look - as control_look(). Thread: any, without locks. */
+void helpers_look(struct helpers *h, uint64_t now_ns, uint64_t patience_ns);
 
 /* helpers_control - NULL when the system has no room for a thread. */
 struct control *helpers_control(struct helpers *h);

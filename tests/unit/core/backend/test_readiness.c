@@ -165,6 +165,58 @@ static void a_question_sees_what_was_before_it(void **state)
     end(&f);
 }
 
+/* ---- Questions that are not answered -------------------------------------------------------- */
+
+static pthread_cond_t freed = PTHREAD_COND_INITIALIZER;
+static bool may_end;
+static int n_held;
+
+/* What another model's question does that is not answered. */
+static void hold_asker(struct control_job *job)
+{
+    (void)job;
+    pthread_mutex_lock(&mu);
+    n_held++;
+    pthread_cond_broadcast(&changed);
+    while (!may_end)
+        pthread_cond_wait(&freed, &mu);
+    pthread_mutex_unlock(&mu);
+}
+
+static void models_that_do_not_answer_delay_no_other_for_long(void **state)
+{
+    (void)state;
+    struct control_job held[CONTROL_MAX_OTHERS];
+    struct fake_model f;
+    make(&f);
+    may_end = false;
+    n_held = 0;
+    for (size_t i = 0; i < CONTROL_MAX_OTHERS; i++) {
+        held[i] = (struct control_job){.run = hold_asker};
+        helpers_post(&f.backend.askers, &held[i]);
+    }
+    pthread_mutex_lock(&mu);
+    while (n_held < CONTROL_MAX_OTHERS)
+        pthread_cond_wait(&changed, &mu);
+    pthread_mutex_unlock(&mu);
+
+    set_backend(false, true);
+    readiness_changed(f.model);
+    uint64_t now_ns = 1000 * NS_PER_S; /* no client has wanted to know until then */
+    assert_true(readiness_ask_if_wanted(f.model, now_ns));
+    assert_true(readiness_ask_if_wanted(f.model, now_ns + 5 * NS_PER_S - 1));
+    assert_int_equal(count_asked(), 1); /* the one of the load */
+    assert_true(readiness_ask_if_wanted(f.model, now_ns + 5 * NS_PER_S));
+    await_asked(2);
+    assert_false(readiness_ask(f.model));
+
+    pthread_mutex_lock(&mu);
+    may_end = true;
+    pthread_cond_broadcast(&freed);
+    pthread_mutex_unlock(&mu);
+    end(&f);
+}
+
 static void a_model_that_stops_is_not_asked(void **state)
 {
     (void)state;
@@ -249,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_change_during_a_question_is_asked_for_once_more),
         cmocka_unit_test(one_thread_at_a_time_asks),
         cmocka_unit_test(a_question_sees_what_was_before_it),
+        cmocka_unit_test(models_that_do_not_answer_delay_no_other_for_long),
         cmocka_unit_test(instances_are_listed_in_the_callers_room),
         cmocka_unit_test(a_model_that_stops_is_not_asked),
         cmocka_unit_test(a_model_is_alone_once_whatever_its_backend_says),

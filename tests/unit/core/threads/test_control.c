@@ -22,7 +22,7 @@ struct gate {
     struct mutex mu;
     struct cond changed;
     size_t n_running, most, n_done;
-    char order[256]; /* the order in which the jobs began */
+    char order[1024]; /* the order in which the jobs began */
 };
 
 struct held {
@@ -278,6 +278,60 @@ static void an_idle_thread_takes_one_job(void **state)
     }
 }
 
+/* How many jobs count no more, after a look. */
+static unsigned int look(struct control *c, uint64_t now_ns)
+{
+    control_look(c, now_ns, 100);
+    mutex_lock(&c->mu);
+    unsigned int n = c->n_long;
+    mutex_unlock(&c->mu);
+    return n;
+}
+
+/* Jobs that may go on for ever do not keep the others from running, however many they are; a job
+ * counts from when it was seen first. */
+static void a_job_that_lasts_lets_others_run(void **state)
+{
+    (void)state;
+    enum { N = CONTROL_MAX_LOADS + 3 * CONTROL_MAX_OTHERS };
+    struct control c;
+    struct gate g;
+    static struct held h[N], load, other;
+    gate_init(&g);
+    assert_null(control_start(&c, 1, CONTROL_MAX_OTHERS));
+    post(&c, &g, &load, 'l', NULL, true);
+    await(&g, 1, 0);
+    for (size_t i = 0; i < N; i++)
+        post(&c, &g, &h[i], 'x', NULL, false);
+    uint64_t now_ns = 7;
+    for (size_t n = CONTROL_MAX_OTHERS; n <= N; n += CONTROL_MAX_OTHERS, now_ns += 100) {
+        await(&g, n + 1, 0);
+        assert_int_equal(look(&c, now_ns), n - CONTROL_MAX_OTHERS);
+        assert_int_equal(look(&c, now_ns + 99), n - CONTROL_MAX_OTHERS);
+        if (n < N)
+            assert_int_equal(look(&c, now_ns + 100), n); /* and a load counts as before */
+    }
+    post(&c, &g, &other, 'o', NULL, false);
+    assert_int_equal(look(&c, now_ns), N); /* the last ones give way, too */
+    await(&g, N + 2, 0);
+    /* Those that end do not count any more in any way: the limit is what it was. */
+    for (size_t i = 0; i < N; i++)
+        let_go(&h[i]);
+    await(&g, 2, N);
+    while (look(&c, now_ns) > 0)
+        sched_yield();
+    for (size_t i = 0; i < N; i++)
+        post(&c, &g, &h[i], 'x', NULL, false);
+    await(&g, CONTROL_MAX_OTHERS + 1, N);
+    let_go(&load);
+    let_go(&other);
+    for (size_t i = 0; i < N; i++)
+        let_go(&h[i]);
+    control_stop(&c);
+    assert_int_equal(g.n_done, 2 * N + 2);
+    gate_done(&g);
+}
+
 static unsigned int count_idle(struct control *c)
 {
     mutex_lock(&c->mu);
@@ -354,6 +408,7 @@ int main(void)
         cmocka_unit_test(waiting_jobs_are_not_searched),
         cmocka_unit_test(without_another_thread_the_caller_runs_the_job),
         cmocka_unit_test(an_idle_thread_takes_one_job),
+        cmocka_unit_test(a_job_that_lasts_lets_others_run),
         cmocka_unit_test(threads_that_are_kept_take_the_next_jobs),
         cmocka_unit_test(a_job_wakes_one_thread),
     };

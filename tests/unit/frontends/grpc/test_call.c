@@ -770,8 +770,10 @@ static bool is_one_idle(struct control *helpers)
 {
     bool one = true;
     mutex_lock(&helpers->mu);
-    for (size_t i = 1; i < ARRAY_SIZE(helpers->threads); i++)
-        one &= helpers->threads[i].stage != CONTROL_THREAD;
+    LIST_FOR_EACH (link, &helpers->threads) {
+        const struct control_thread *t = LIST_ENTRY(link, struct control_thread, link);
+        one &= t->number == 0 || t->stage != CONTROL_THREAD;
+    }
     one &= helpers->n_idle == 1;
     mutex_unlock(&helpers->mu);
     return one;
