@@ -7,7 +7,7 @@
  *     name_side         where another backend knows their names
  *     complete_config, check_config, fit_model
  *     quick_prepare     a small one is computed in the thread that calls
- *     device_prepare    the device's properties
+ *     heed_cpu_quota, device_prepare  the device's properties
  *     compiled_make     OpenVINO compiles it for the device; the tensors' ports
  *     quick_declare     where a small one executes
  */
@@ -279,6 +279,7 @@ static TRITONSERVER_Error *load_openvino_model(struct model *m, const struct ori
     TRY(check_config(m));
     TRY(fit_model(m));
     TRY(quick_prepare(m));
+    heed_cpu_quota(&m->asked);
     TRY(device_prepare(m));
     TRY(compiled_make(m));
     TRY(quick_declare(m));

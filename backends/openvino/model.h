@@ -144,6 +144,10 @@ TRITONSERVER_Error *find_configured_tensor(const struct model *m, struct side *s
  * another number of threads or streams. */
 void ask_for_callers_thread(struct asked *a);
 
+/* heed_cpu_quota - compute with no more threads than a quota of CPU time keeps busy, unless the
+ * configuration says how many: OpenVINO knows the CPUs, but no quota. */
+void heed_cpu_quota(struct asked *a);
+
 /* complete_config - add what the configuration leaves out, and pass it to the server. */
 TRITONSERVER_Error *complete_config(struct model *m);
 

@@ -168,6 +168,17 @@ void ask_for_callers_thread(struct asked *a)
         add_property(a, &at, "NUM_STREAMS", "0");
 }
 
+void heed_cpu_quota(struct asked *a)
+{
+    int limit = backend_cpu_limit(NULL);
+    struct property *at = a->properties;
+
+    while (at->key)
+        at++;
+    if (limit > 0 && strcmp(a->device, "CPU") == 0)
+        add_property(a, &at, "INFERENCE_NUM_THREADS", "%d", limit);
+}
+
 TRITONSERVER_Error *read_parameters(const struct doc *config, const struct origin *origin,
                                     struct asked *ret_asked)
 {

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A quota of CPU time, as containers have it: the server and the frameworks have as many threads as the quota keeps busy, not one for each CPU."""
 
+import re
+
 import numpy as np
 import pytest
 import tritonclient.http
@@ -69,3 +71,14 @@ def test_the_number_of_a_users_variable_counts_more_than_a_quota(column, models)
         pytest.skip("it reads none")
     user = {VARIABLES[column.name]: "5"}
     assert count_threads(models, column, machine(8, "200000 100000", **user)) == count_threads(models, column, machine(8, **user))
+
+
+@pytest.mark.parametrize("quota, says", [("100000 100000", "1"), (None, None)])
+def test_openvino_is_told_of_a_quota(tmp_path, quota, says):
+    """It counts the CPUs by files that the test cannot replace, so what it is told is looked at."""
+    models = pytest.importorskip("openvino_models", reason="`make test-frameworks` installs OpenVINO")
+    models.write(tmp_path, "whole", models.dynamic(), "")
+    env = preload.environment("processors", PROCESSORS=str(2), **({"QUOTA": quota} if quota else {}))
+    with servers.Server(tmp_path, flags=["--log-verbose=1"], env=env) as running:
+        told = re.search(r"INFERENCE_NUM_THREADS of CPU is (\d+)", running.log())
+    assert (told and told[1]) == says
