@@ -2,9 +2,11 @@
 /*
  * The messages and their fields, besides those in graph.c:
  *
- *     AttrValue         8 tensor: TensorProto
- *     TensorProto       2 tensor_shape
- *     TensorShapeProto  2 dim (1 size)
+ *     FunctionDefLibrary  2 gradient: GradientDef, several
+ *     GradientDef         1 function_name, 2 gradient_func
+ *     AttrValue           8 tensor: TensorProto
+ *     TensorProto         2 tensor_shape
+ *     TensorShapeProto    2 dim (1 size)
  *
  * protobuf joins a message that stands twice where one belongs. No program writes such files, and
  * TensorFlow would read them otherwise than this code, so they are malformed here.
@@ -12,7 +14,8 @@
  * Functions are taken from those that no function calls to those that are called: a function that
  * is never taken is in a circle, or is called from one. What a node names counts as a call, whether
  * it is executed or not. A function that a node passes to another function, in an attribute of that
- * one's name, counts as called by the node's own function: the other may call it.
+ * one's name, counts as called by the node's own function: the other may call it. A node of
+ * SymbolicGradient has TensorFlow call the gradients of functions, of all that its own may reach.
  */
 #include "tensorflow/graph_check.h"
 
@@ -23,12 +26,13 @@
 enum {
     MAX_TENSOR_RANK = 254, /* TensorFlow's own */
     MAX_CALL_DEPTH = 256,  /* 1000 take TensorFlow minutes to load, and with 5000 a stack ends */
-    MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 64 here */
+    MAX_NODES = 4000000,   /* and functions; an empty one is two bytes of a file, and 72 here */
 };
 
 struct function {
     struct message_bytes name, body;
-    size_t first_call; /* its calls end where those of the next function begin */
+    struct function *gradient; /* NULL: the file names none */
+    size_t first_call;         /* its calls end where those of the next function begin */
     size_t n_callers;
     size_t depth; /* calls that lead to it */
 };
@@ -38,7 +42,9 @@ struct check {
     size_t n;
     struct function **calls; /* who is called */
     size_t n_calls, room;
-    size_t n_nodes;   /* of the graph and of functions, and the functions */
+    size_t n_nodes; /* of the graph and of functions, and the functions */
+    bool in_graph;  /* its calls begin no circle, and are not noted */
+    bool has_gradient_node;
     const char *flaw; /* NULL: none is found yet */
     bool no_memory;
 };
@@ -99,12 +105,38 @@ static bool list_functions(struct check *c, struct message_bytes library)
     return !c->no_memory;
 }
 
+static struct function *find_function(const struct check *c, struct message_bytes name)
+{
+    struct function key = {.name = name};
+
+    return c->n > 0 ? bsearch(&key, c->functions, c->n, sizeof(key), compare_functions) : NULL;
+}
+
+static bool find_gradients(struct check *c, struct message_bytes library)
+{
+    struct message_bytes name, gradient;
+    struct message_field f;
+
+    while (library.at < library.end) {
+        if (!message_next(&library, &f))
+            return tell_damage(c);
+        if (!f.is_bytes || f.number != 2)
+            continue;
+        if (!message_find_single(f.bytes, 1, &name) || !message_find_single(f.bytes, 2, &gradient))
+            return tell_damage(c);
+        struct function *of = find_function(c, name);
+
+        if (of)
+            of->gradient = find_function(c, gradient);
+    }
+    return true;
+}
+
 /* Notes a call, if there is such a function. */
 static bool add_call(struct check *c, struct message_bytes name)
 {
-    struct function key = {.name = name}, *callee;
+    struct function *callee = c->in_graph ? NULL : find_function(c, name);
 
-    callee = c->n > 0 ? bsearch(&key, c->functions, c->n, sizeof(key), compare_functions) : NULL;
     if (!callee)
         return true;
     if (c->n_calls == c->room) {
@@ -211,8 +243,11 @@ static bool check_node(struct check *c, struct message_bytes node)
             return tell_damage(c);
         if (!f.is_bytes)
             continue;
-        if (f.number == 2 && !add_call(c, f.bytes)) /* an operator may be a function */
-            return false;
+        if (f.number == 2) {
+            c->has_gradient_node |= message_is_text(&f.bytes, "SymbolicGradient");
+            if (!add_call(c, f.bytes)) /* an operator may be a function */
+                return false;
+        }
         if (f.number == 5 && !check_attribute(c, f.bytes, 0))
             return false;
     }
@@ -235,6 +270,15 @@ static bool check_node_list(struct check *c, struct message_bytes b, uint32_t nu
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
+/* @taken  gets the function that is called, if this was its last call */
+static void take_call(const struct function *from, struct function *to, struct function **taken,
+                      size_t *n)
+{
+    to->depth = to->depth > from->depth ? to->depth : from->depth + 1;
+    if (--to->n_callers == 0)
+        taken[(*n)++] = to;
+}
+
 static bool check_calls(struct check *c)
 {
     struct function **taken = calloc(c->n + 1, sizeof(struct function *));
@@ -245,19 +289,19 @@ static bool check_calls(struct check *c)
     if (!taken)
         return false;
     for (size_t i = 0; i < c->n; i++)
+        if (c->has_gradient_node && c->functions[i].gradient)
+            c->functions[i].gradient->n_callers++;
+    for (size_t i = 0; i < c->n; i++)
         if (c->functions[i].n_callers == 0)
             taken[n++] = &c->functions[i];
     for (size_t i = 0; i < n; i++) {
         const struct function *from = taken[i];
 
         is_deep |= from->depth > MAX_CALL_DEPTH;
-        for (size_t call = from->first_call; call < from[1].first_call; call++) {
-            struct function *to = c->calls[call];
-
-            to->depth = to->depth > from->depth ? to->depth : from->depth + 1;
-            if (--to->n_callers == 0)
-                taken[n++] = to;
-        }
+        for (size_t call = from->first_call; call < from[1].first_call; call++)
+            take_call(from, c->calls[call], taken, &n);
+        if (c->has_gradient_node && from->gradient)
+            take_call(from, from->gradient, taken, &n);
     }
     free(taken);
     if (n < c->n)
@@ -271,7 +315,7 @@ static bool check_graph(struct check *c, struct message_bytes graph)
 
     if (!message_find_single(graph, 2, &library))
         return tell_damage(c);
-    if (!list_functions(c, library))
+    if (!list_functions(c, library) || !find_gradients(c, library))
         return false;
     for (size_t i = 0; i < c->n; i++) {
         c->functions[i].first_call = c->n_calls;
@@ -279,10 +323,8 @@ static bool check_graph(struct check *c, struct message_bytes graph)
             return false;
     }
     c->functions[c->n].first_call = c->n_calls;
-    if (!check_calls(c))
-        return false;
-    /* The calls of the graph itself begin no circle. */
-    return check_node_list(c, graph, 1);
+    c->in_graph = true;
+    return check_node_list(c, graph, 1) && check_calls(c);
 }
 
 TRITONSERVER_Error *graph_check(struct message_bytes graph, const char *model, const char *path)

@@ -3,7 +3,8 @@
  * graph_check - looks for what ends the process when TensorFlow reads it, without an error:
  *
  *   - a constant of more than 254 dimensions, or of more elements than 63 bits count;
- *   - functions that call themselves or each other, or that call so deep that a stack ends.
+ *   - functions that call themselves or each other, or that call so deep that a stack ends;
+ *     gradients of functions, too.
  *
  * Threads: no state is kept; any thread.
  */

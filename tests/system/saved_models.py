@@ -261,6 +261,24 @@ def passed(depth=1):
                            + _function("other", _call("call", field(9, "given"), "x"), more=is_function))
 
 
+def gradient(calls_itself):
+    """y is the gradient of -x, which the file has as a function. calls_itself: that asks for the same gradient, else it is -x again."""
+    one = field(1, field(6, varint(1)))
+    two = field(1, field(6, varint(1) + varint(1)))
+
+    def differentiate(name, *x):
+        return node_body(name, "SymbolicGradient", x, Tin=two, Tout=one, f=_of_function("minus"))
+
+    negate = node_body("call", "Neg", ["x"], T=of_type(np.float32))
+    second = field(2, field(1, "dy") + field(3, 1))    # of the signature
+    functions = _function("minus", negate, "call:y:0")
+    functions += (_function("slope", differentiate("call", "x", "dy"), more=second) if calls_itself
+                  else _function("slope", negate, "call:y:0", more=second))
+    functions += field(2, field(1, "minus") + field(2, "slope"))
+    graph = placeholder("in_x", np.float32, [-1]) + field(1, differentiate("out", "in_x", "in_x")) + field(2, functions)
+    return _x_to_y(graph, np.float32, [-1], "serving_default")
+
+
 def counter(passes=False):
     """y is x, after a function has added x to a variable. passes: it is passed to another function that calls it."""
     floats = of_type(np.float32)

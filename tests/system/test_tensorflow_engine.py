@@ -441,17 +441,19 @@ def test_files_and_configurations_that_do_not_fit(tmp_path, exported):
 
 
 def test_graphs_that_would_end_the_process(tmp_path):
-    """TensorFlow 2.21 aborts over the first four, the stack ends over the others. A GraphDef is looked at, too."""
+    """TensorFlow 2.21 aborts over the first four, the stack ends, or memory grows without end, over the others. A GraphDef is looked at, too."""
     circle = "calls itself, by others or at once"
     refused = {"elements": (saved_models.with_constant([1 << 62, 1 << 62]), "a constant of more than 2^63 elements"),
                "rank": (saved_models.with_constant([1] * 255), "a constant of more than 254 dimensions"),
                "itself": (saved_models.calls(["f", "f"]), circle), "each_other": (saved_models.calls(["f", "g", "h", "f"]), circle),
                "passed": (saved_models.passed(), circle),
+               "gradient": (saved_models.gradient(True), circle),
                "deep": (saved_models.calls([f"f{i}" for i in range(5000)]), "call each other more than 256 deep"),
                "nodes": (saved_models.with_nodes(4_000_001), "more than 4000000 nodes")}
     for name, (content, _) in refused.items():
         write(tmp_path, name, content)
     write(tmp_path, "fine", saved_models.calls([f"f{i}" for i in range(50)]))
+    write(tmp_path, "slope", saved_models.gradient(False))
     write(tmp_path, "many", saved_models.with_constant([1 << 40]))
     graph = repository.write_model(tmp_path, "graph", 'platform: "tensorflow_graphdef"\n' + repository.tensor("input", "in_x", "FP32", [-1])
                                    + repository.tensor("output", "large", "FP32", [-1]))
@@ -463,6 +465,7 @@ def test_graphs_that_would_end_the_process(tmp_path):
             assert f"unable to load model '{name}', the graph in '{tmp_path / name}/1/model." in reasons[name] and text in reasons[name], (name, reasons[name])
         x = np.float32([[1], [2]])
         np.testing.assert_array_equal(infer(running, "fine", x=x)["y"], -x)
+        np.testing.assert_array_equal(infer(running, "slope", x=x)["y"], -x)
         with pytest.raises(InferenceServerException, match="TensorFlow, running the model: "):
             infer(running, "many", x=x)
 

@@ -150,6 +150,10 @@ static void test_what_tensorflow_cannot_read(void **state)
     assert_refused("circle", NULL, NULL, "a function that calls itself, by others or at once");
     /* A function that is passed to another, which may call it. */
     assert_refused("passed", NULL, NULL, "a function that calls itself, by others or at once");
+    /* The gradient of a function, which asks for that gradient. */
+    assert_refused("gradient", NULL, NULL, "a function that calls itself, by others or at once");
+    assert_read("slope", NULL, NULL, &s);
+    saved_signature_done(&s);
     assert_refused("nested", NULL, NULL, "is refused: it is damaged");
     assert_refused("deep", NULL, NULL, "its functions call each other more than 256 deep");
     /* Two libraries of functions, which protobuf would join. */
