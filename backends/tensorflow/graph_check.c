@@ -105,7 +105,7 @@ static bool list_functions(struct check *c, struct message_bytes library)
     return !c->no_memory;
 }
 
-static struct function *find_function(const struct check *c, struct message_bytes name)
+static struct function *find_library_function(const struct check *c, struct message_bytes name)
 {
     struct function key = {.name = name};
 
@@ -124,10 +124,10 @@ static bool find_gradients(struct check *c, struct message_bytes library)
             continue;
         if (!message_find_single(f.bytes, 1, &name) || !message_find_single(f.bytes, 2, &gradient))
             return tell_damage(c);
-        struct function *of = find_function(c, name);
+        struct function *of = find_library_function(c, name);
 
         if (of)
-            of->gradient = find_function(c, gradient);
+            of->gradient = find_library_function(c, gradient);
     }
     return true;
 }
@@ -135,7 +135,7 @@ static bool find_gradients(struct check *c, struct message_bytes library)
 /* Notes a call, if there is such a function. */
 static bool add_call(struct check *c, struct message_bytes name)
 {
-    struct function *callee = c->in_graph ? NULL : find_function(c, name);
+    struct function *callee = c->in_graph ? NULL : find_library_function(c, name);
 
     if (!callee)
         return true;
