@@ -4,12 +4,19 @@
  *
  * Parameters are listed in docs/forests.md.
  *
- *   fil.c         what the server calls      treefile.c    the file's check: which of these
- *   treelite.c    treelite's library         xgboost.c     XGBoost's models, read by json.c,
- * ubjson.c model.c       a model: file, forest      lightgbm.c    LightGBM's text parameters.c what
- * is asked of it        legacy.c      XGBoost's old format configure.c   complete, check
- * checkpoint.c  treelite's own format predict.c     requests                   forest.c      what
- * treelite has made of it
+ *   fil.c         what the server calls
+ *   treelite.c    treelite's library
+ *   model.c       a model: file, forest
+ *   parameters.c  what is asked of it
+ *   configure.c   complete, check
+ *   predict.c     requests
+ *   treefile.c    the file's check: which of these
+ *   xgboost.c       XGBoost's models, read by json.c, ubjson.c
+ *   lightgbm.c      LightGBM's text
+ *   legacy.c        XGBoost's old format
+ *   checkpoint.c    treelite's own format
+ *   forest.c      what treelite has made of it
+ *   pack.c        where its small arrays lie
  */
 #include "common/framework.h"
 #include "common/settings.h"

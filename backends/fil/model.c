@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * forest_model_open() is the list of all steps: the parameters, the file, its check before treelite
- * reads it (treefile.h), treelite, the check of what treelite has made (forest.h), the
- * configuration (configure.c).
+ * reads it (treefile.h), treelite, the check of what treelite has made (forest.h), the place of its
+ * small arrays (pack.h), the configuration (configure.c).
  */
 #include "fil/model.h"
 
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/model_file.h"
+#include "fil/pack.h"
 
 /* Bytes behind the file's, all zero: treelite prints what surrounds a mistake. */
 #define PADDING 256
@@ -147,7 +148,7 @@ static TRITONSERVER_Error *load_forest(struct forest_model *f, struct frame_mode
     if (!err)
         err = load_file(f, &file, asked->allow_unknown);
     free_file(&file);
-    return err;
+    return err ? err : forest_pack(f->t, f->model, f->forest.n_trees, &f->small_arrays);
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -267,5 +268,6 @@ void forest_model_close(struct frame_model *m)
     if (f->model)
         (void)f->t->FreeModel(f->model);
     free(f->forest.base_scores);
+    free(f->small_arrays);
     free(f);
 }

@@ -32,6 +32,7 @@ struct forest_model {
     const char *name;
     treelite_model model;
     struct forest forest;
+    void *small_arrays;              /* of the model (pack.h) */
     treelite_config on_one, on_many; /* how to predict: on the calling thread, on several */
     int64_t n_threads;               /* of cpu_nthread: -1 all processors */
 

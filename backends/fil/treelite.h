@@ -34,6 +34,8 @@ typedef void *treelite_config;
     X(SetHeaderField, (treelite_model model, const char *name, struct treelite_field field))       \
     X(GetTreeField,                                                                                \
       (treelite_model model, uint64_t tree, const char *name, struct treelite_field *ret_field))   \
+    X(SetTreeField,                                                                                \
+      (treelite_model model, uint64_t tree, const char *name, struct treelite_field field))        \
     X(GTILParseConfig, (const char *json, treelite_config *ret_config))                            \
     X(GTILDeleteConfig, (treelite_config config))                                                  \
     X(GTILGetOutputShape, (treelite_model model, uint64_t n_rows, treelite_config config,          \

@@ -79,8 +79,20 @@ static void run_bare(void *bare, int64_t n_rows)
     predict_bare(next_table(&at), n_rows, bare);
 }
 
+/* treelite allocates 8 bytes for each leaf that it visits, again and again the same block. One that
+ * begins a page jemalloc frees by a longer way, for its profiler: 6 µs of a request of 64 rows. So
+ * that no thread has that one by chance, each keeps a block. */
+static void keep_block(void)
+{
+    static _Thread_local void *kept;
+
+    if (!kept)
+        kept = malloc(8);
+}
+
 static void run_bare_thread(size_t thread, size_t n)
 {
+    keep_block();
     predict_bare(tables[n % N_TABLES], MAX_ROWS, scores[thread]);
 }
 
@@ -94,6 +106,7 @@ static void add_inputs(struct request *r, int i, int64_t n_rows)
 
 static void add_many_rows(struct request *r)
 {
+    keep_block();
     add_inputs(r, 0, MAX_ROWS);
 }
 
