@@ -5,11 +5,12 @@
  *
  * PROCESSORS  <n>
  * QUOTA       what "cpu.max" of the process's control group seems to have, such as "150000 100000";
- *             not set: the groups are those of the machine
+ *             not set: there is no quota, also where the machine has one
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,16 +71,25 @@ long sysconf(int name)
     return next(name);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), length = strlen(end);
+    return n >= length && strcmp(text + n - length, end) == 0;
+}
+
 /* The files in which a process finds the quota of its control group. */
 static char *text_of(const char *path)
 {
-    static char groups[] = "0::/\n", mounts[] = "31 23 0:28 / /quota rw - cgroup2 none rw\n";
+    static char groups[] = "0::/\n", mounts[] = "31 23 0:28 / /quota rw - cgroup2 none rw\n",
+                none[] = "max 100000\n", none_of_version_1[] = "-1\n";
     char *quota = getenv("QUOTA");
     if (quota && strcmp(path, "/proc/self/cgroup") == 0)
         return groups;
     if (quota && strcmp(path, "/proc/self/mountinfo") == 0)
         return mounts;
-    return strcmp(path, "/quota/cpu.max") == 0 ? quota : NULL;
+    if (ends_with(path, "/cpu.max"))
+        return quota ? quota : none;
+    return ends_with(path, "/cpu.cfs_quota_us") ? none_of_version_1 : NULL;
 }
 
 FILE *fopen(const char *path, const char *mode)

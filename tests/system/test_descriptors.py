@@ -10,6 +10,7 @@ import select
 
 import pytest
 
+import preload
 import repository
 from server import SANITIZED, Server, wait_for
 from wire import Connection, ask, given, request_bytes
@@ -128,13 +129,13 @@ def test_the_limit_is_raised_as_far_as_it_may(models):
         server.wait_log("descriptors: at most 200 instead of 100")
 
 
-@pytest.mark.skipif(os.cpu_count() < 2 or len(os.sched_getaffinity(0)) < 2, reason="one processor: one loop")
 def test_a_loop_in_a_long_execution_keeps_no_client_out(models):
     """One of two loops is inside an execution, which the model's parameter puts there. New clients are accepted and
     answered by the other loop."""
     gated = repository.Gated(models, "gated", more='parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }\n')
     gated.shut("hold.execute")
-    with Server(models, flags=("--http-thread-count=2",)) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+    two = preload.environment("processors", PROCESSORS="2")
+    with Server(models, flags=("--http-thread-count=2",), env=two) as server, concurrent.futures.ThreadPoolExecutor() as pool:
         slow = pool.submit(ask, server, "POST", "/v2/models/gated/infer", ONE)
         gated.await_reached("hold.execute")
         wait_for(lambda: answers_within(server, 5), 60, "it is seen that the loop stands still")

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import onnx_models
+import preload
 import repository
 from server import Server
 from wire import given, infer
@@ -18,6 +19,7 @@ from wire import given, infer
 pytest.importorskip("onnx")
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+CPUS = 3    # that the server sees
 ALL = "TensorrtExecutionProvider,CUDAExecutionProvider,OpenVINOExecutionProvider,CPUExecutionProvider"
 TENSORS = repository.tensor("input", "IN", "FP32", [2]) + repository.tensor("output", "OUT0", "FP32", [2])
 
@@ -67,7 +69,7 @@ def start(stub, models, tmp_path):
             told["ORT_STUB_TELLS"] = "1"
         return log, Server(models, flags=["--exit-on-error=false", "--strict-readiness=false",
                                           f"--backend-config=onnxruntime,library-path={stub}", *flags],
-                           env=told, ready=None)
+                           env={**told, **preload.environment("processors", PROCESSORS=str(CPUS))}, ready=None)
 
     return begin
 
@@ -228,7 +230,6 @@ def test_instances_on_gpus_are_refused_before_any_session(start):
 
 # ---- All other options -----------------------------------------------------------------------------
 
-CPUS = len(os.sched_getaffinity(0))    # where no quota of CPU time counts
 POOL = {"SetGlobalIntraOpNumThreads": CPUS, "SetGlobalInterOpNumThreads": 1, "SetGlobalSpinControl": 0}
 BY_ITSELF = POOL | {"DisablePerSessionThreads": None, "SetIntraOpNumThreads": CPUS, "SetInterOpNumThreads": CPUS,
                     "SetSessionExecutionMode": 0, "SetSessionGraphOptimizationLevel": 99}
