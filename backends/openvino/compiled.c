@@ -7,7 +7,8 @@
  *
  * A run counts only if no other run has broken its compiled model before its end. That other run
  * may have failed inside OpenVINO while its thread has not come to say so. So who ends asks
- * OpenVINO for the outcome of each run that is in progress.
+ * OpenVINO for the outcome of each run that is in progress. Where OpenVINO has one graph for all
+ * runs, and executes one after the other, a run even waits until the one before has said it.
  *
  * OpenVINO's device CPU loses the errors of runs if it has one stream and one thread: the request
  * gets the outputs of an earlier run as if they were its own, and the failed task is executed again
@@ -86,6 +87,21 @@ static TRITONSERVER_Error *loses_errors(const struct model *m, const struct ov_c
     return NULL;
 }
 
+/* Does it have one graph for all requests? */
+static TRITONSERVER_Error *
+executes_one_at_a_time(const struct model *m, const struct ov_compiled *compiled, bool *ret_it_does)
+{
+    bool none, one;
+
+    *ret_it_does = true;
+    if (strcmp(m->asked.device, "CPU") != 0)
+        return NULL;
+    TRY(has_property_value(m, compiled, "NUM_STREAMS", "0", &none));
+    TRY(has_property_value(m, compiled, "NUM_STREAMS", "1", &one));
+    *ret_it_does = none || one;
+    return NULL;
+}
+
 static TRITONSERVER_Error *compile_as_asked(const struct model *m, struct ov_compiled **ret)
 {
     TRY_OV(&m->rt->lib, "loading model", core_compile_model, m->core, m->read, m->asked.device, 0,
@@ -160,10 +176,12 @@ TRITONSERVER_Error *compiled_make(struct model *m)
     uint64_t before_ms = read_clock_ms();
 
     pthread_mutex_init(&c->mu, NULL);
+    pthread_mutex_init(&c->run_mu, NULL);
     c->has_mu = true;
     TRY(compile_with_errors(m, &c->model));
     c->cost_ms = read_clock_ms() - before_ms;
     c->number = 1;
+    TRY(executes_one_at_a_time(m, c->model, &c->one_at_a_time));
     TRY(read_ports(m, &m->inputs));
     return read_ports(m, &m->outputs);
 }
@@ -174,8 +192,10 @@ void compiled_done(struct model *m)
 
     if (c->model)
         m->rt->lib.api.compiled_model_free(c->model);
-    if (c->has_mu)
+    if (c->has_mu) {
         pthread_mutex_destroy(&c->mu);
+        pthread_mutex_destroy(&c->run_mu);
+    }
 }
 
 TRITONSERVER_Error *compiled_computes_in_caller(const struct model *m, bool *ret_it_does)
@@ -268,6 +288,18 @@ static bool another_failed_locked(const struct model *m, const struct runner *r)
         if (o != r && atomic_load(&o->used) && o->number == r->number && run_has_failed(m, o))
             return true;
     return false;
+}
+
+void runner_enter(struct model *m, bool alone)
+{
+    if (m->compiled.one_at_a_time && !alone)
+        pthread_mutex_lock(&m->compiled.run_mu);
+}
+
+void runner_leave(struct model *m, bool alone)
+{
+    if (m->compiled.one_at_a_time && !alone)
+        pthread_mutex_unlock(&m->compiled.run_mu);
 }
 
 bool runner_counts(struct model *m, struct runner *r, bool alone, bool failed)

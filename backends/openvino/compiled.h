@@ -10,8 +10,11 @@
  *     do {
  *         TRY(runner_begin(m, &runner, alone, &renewed));
  *         … bind tensors to runner.request: all of them, if it was renewed …
+ *         runner_enter(m, alone);
  *         failed = … OpenVINO runs the request …
- *     } while (!runner_counts(m, &runner, alone, failed));
+ *         counts = runner_counts(m, &runner, alone, failed);
+ *         runner_leave(m, alone);
+ *     } while (!counts);
  *     … read outputs …
  *     runner_end(&runner);
  *
@@ -41,8 +44,11 @@ struct runner {
 };
 
 struct compiled {
-    uint64_t cost_ms; /* how long OpenVINO compiled; constant once made */
+    /* Constant once made. */
+    uint64_t cost_ms;   /* how long OpenVINO compiled */
+    bool one_at_a_time; /* OpenVINO executes one run after the other, by one graph for all */
 
+    pthread_mutex_t run_mu; /* from runner_enter() to runner_leave(); before mu */
     pthread_mutex_t mu;
     bool has_mu;
     /* Under mu; while the model is loaded, its loader's. */
@@ -79,6 +85,14 @@ void runner_close(struct model *m, struct runner *r); /* one that was never open
  * Errors: INTERNAL  OpenVINO's, when it compiles the model anew; no run has begun
  */
 TRITONSERVER_Error *runner_begin(struct model *m, struct runner *r, bool alone, bool *ret_renewed);
+
+/*
+ * runner_enter - OpenVINO gets the run now. Where it would execute one run after the other, this
+ * waits for the one before: a run that fails could break the next one, of another thread, before it
+ * comes to say so. One that is alone does not wait.
+ */
+void runner_enter(struct model *m, bool alone);
+void runner_leave(struct model *m, bool alone); /* after runner_counts() */
 
 /*
  * runner_counts - the run is over, or was given up before OpenVINO had it. Does it count?

@@ -443,8 +443,10 @@ static TRITONSERVER_Error *try_run(struct executor *x, struct batch *b, int trie
         return err;
     }
     batch_computes(b);
+    runner_enter(x->m, alone);
     err = infer_watched(x, b);
     *ret_counts = runner_counts(x->m, &x->runner, alone, err != NULL);
+    runner_leave(x->m, alone);
     if (!*ret_counts) {
         TRITONSERVER_ErrorDelete(err);
         return NULL;
