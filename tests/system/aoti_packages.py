@@ -43,15 +43,16 @@ def other_library(root):
     return compile_library(root / "other.so", "/dev/null", "-x", "c", "/dev/null").read_bytes()
 
 
-def code(mark, needs=("libtorch.so",), n_models=1, names_torch=True):
+def code(mark, needs=("libtorch.so",), n_models=1, names_torch=True, **macros):
     """The bytes of a model's shared library, which makes the file `mark` when it is loaded. It names the libraries `needs`, too,
-    which are there only while it is linked, and PyTorch's, or it relies on that being there."""
+    which are there only while it is linked, and PyTorch's, or it relies on that being there. macros: others of fake_model.c."""
     root = folder()
     links = []
     for name in needs:
         links.append(root / name)
         subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,{name}", "-o", str(root / name)], check=True)
-    file = compile_library(root / "code.so", SOURCES / "fake_model.c", f'-DMARK="{mark}"', f"-DN_MODELS={n_models}", "-Wl,--no-as-needed",
+    file = compile_library(root / "code.so", SOURCES / "fake_model.c", f'-DMARK="{mark}"', f"-DN_MODELS={n_models}",
+                           *(f"-D{name}={value}" for name, value in macros.items()), "-Wl,--no-as-needed",
                            *map(str, links), *([str(library())] if names_torch else []))
     for link in links:
         link.unlink()

@@ -4,12 +4,15 @@ that adds and subtracts, of inputs [n,4]; a forest has rows of 4 features, and i
 
 import functools
 import importlib.util
+import os
 import pathlib
+import sys
 
 import numpy as np
 
 import repository
 import saved_models
+import server as servers
 import torch_models
 
 WIDTH = 4
@@ -58,6 +61,10 @@ class Column:
         """Without "instance_group" in it, the one that the backend has instances for is added."""
         text = self.head + more + (self.tensors() if tensors is None else tensors)
         return text if "instance_group" in text else text + self.group
+
+    def start(self, root, flags=(), **more):
+        path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"    # its NumPy is for models in Python
+        return servers.Server(root, grpc=True, flags=[*self.flags, *flags], env={"PATH": path, **self.env}, **more)
 
     def write(self, root, name, more="max_batch_size: 8\n", tensors=None, versions=(1,), config=True, file=None):
         """The model's folder."""

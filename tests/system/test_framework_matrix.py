@@ -9,7 +9,6 @@ import pathlib
 import queue
 import re
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -45,11 +44,6 @@ def only(fits):
     """A test of some of the columns."""
     some = [column for column in COLUMNS if fits(column)]
     return pytest.mark.parametrize("column", some, ids=[column.name for column in some], indirect=True)
-
-
-def start(column, root, flags=(), **more):
-    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"    # its NumPy is for the model in Python
-    return servers.Server(root, grpc=True, flags=[*column.flags, *flags], env={"PATH": path, **column.env}, **more)
 
 
 # ---- What is served
@@ -106,7 +100,7 @@ def execute(self, requests):
 def served(column, tmp_path_factory):
     root = tmp_path_factory.mktemp("served")
     write_served(column, root)
-    with start(column, root, FIXED) as server:
+    with column.start(root, FIXED) as server:
         server.root = root
         yield server
 
@@ -249,7 +243,7 @@ def test_configurations_are_completed(column, tmp_path):
     column.write(tmp_path, "nothing", config=False)
     tensors = {n: ("TYPE_FP32", [4]) for n in column.inputs} | {n: ("TYPE_FP32", list(column.answer_dims)) for n in column.outputs}
     largest = 8 if column.name == "tensorrt" else 3    # a plan has its own
-    with start(column, tmp_path, [*LENIENT, f"--backend-config={column.backend},default-max-batch-size=3"], ready=False) as running:
+    with column.start(tmp_path, [*LENIENT, f"--backend-config={column.backend},default-max-batch-size=3"], ready=False) as running:
         if column.completes != "all":
             running.await_rest()
         reasons = wire.read_reasons(running)
@@ -272,7 +266,7 @@ NOT_COMPLETED = {"pytorch": "model 'bare': its configuration needs input and out
 def test_completion_may_be_switched_off(column, tmp_path):
     column.write(tmp_path, "plain")
     column.write(tmp_path, "bare", BATCHES, "")
-    with start(column, tmp_path, [*LENIENT, "--strict-model-config=true"], ready=False) as running:
+    with column.start(tmp_path, [*LENIENT, "--strict-model-config=true"], ready=False) as running:
         assert_serves(column, running)
         otherwise = f"unable to load model 'bare', configuration expects 0 inputs, model provides {len(column.inputs)}"
         assert wire.read_reasons(running)["bare"] == "Invalid argument: " + NOT_COMPLETED.get(column.backend, otherwise)
@@ -319,7 +313,7 @@ def test_configurations_that_do_not_fit(column, tmp_path):
     for name, (tensors, _) in wrong.items():
         column.write(tmp_path, name, tensors=tensors)
     column.write(tmp_path, "gpu", BATCHES + "instance_group [ { kind: KIND_GPU gpus: [ 7 ] } ]\n")
-    with start(column, tmp_path, LENIENT, ready=False) as running:
+    with column.start(tmp_path, LENIENT, ready=False) as running:
         reasons = wire.read_reasons(running)
     for name, (_, reason) in wrong.items():
         assert reasons[name] == "Invalid argument: " + reason
@@ -331,7 +325,7 @@ def test_configurations_that_do_not_fit(column, tmp_path):
 def test_an_optional_input_that_the_model_needs(column, tmp_path):
     """A request without it fails alone."""
     column.write(tmp_path, "m", BATCHES + "dynamic_batching { max_queue_delay_microseconds: 20000 }\n", column.tensors(more="optional: true"))
-    with start(column, tmp_path, LENIENT, ready=False) as running:
+    with column.start(tmp_path, LENIENT, ready=False) as running:
         if column.backend == "pytorch":
             assert wire.read_reasons(running)["m"].endswith("it is optional in the configuration, but the argument 'A' of forward() has no default")
             return
@@ -378,7 +372,7 @@ def test_files_that_are_no_models(column, tmp_path):
         folder = column.write(tmp_path, how)
         damage(column, folder / "1" / column.file, how)
     without = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")    # permissions apply to root then, too
-    with start(column, tmp_path, LENIENT, wrap=without, ready=False) as running:
+    with column.start(tmp_path, LENIENT, wrap=without, ready=False) as running:
         reasons = wire.read_reasons(running)
         for how in bad:
             place = str(tmp_path / how / "1" / column.file)
@@ -402,7 +396,7 @@ def load(running, model, **parameters):
 def test_loads_by_request(column, tmp_path):
     (tmp_path / "models").mkdir()
     column.write(tmp_path / "models", "plain")
-    with start(column, tmp_path / "models", ["--model-control-mode=explicit"]) as running:
+    with column.start(tmp_path / "models", ["--model-control-mode=explicit"]) as running:
         load(running, "plain")
         assert_serves(column, running)
         config = json.dumps({**get(running, "models/plain/config"), "max_batch_size": 2})
@@ -425,7 +419,7 @@ def test_a_file_that_changes_under_a_loaded_model(column, tmp_path):
     """It is cut off and written anew in place, as cp does it, while the model serves."""
     folder = column.write(tmp_path, "plain")
     contents = {path: path.read_bytes() for path in (folder / "1").rglob("*") if path.is_file()}
-    with start(column, tmp_path, ["--model-control-mode=explicit", "--load-model=*"]) as running:
+    with column.start(tmp_path, ["--model-control-mode=explicit", "--load-model=*"]) as running:
         assert_serves(column, running)
         for path in contents:
             path.write_bytes(b"")

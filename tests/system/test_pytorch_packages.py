@@ -155,6 +155,19 @@ def test_inputs_that_the_code_was_not_compiled_for_are_refused(tmp_path):
         assert ask(client, "m", INPUT__0=rows(1), INPUT__1=rows(1)).as_numpy("live").tolist() == [[8]]
 
 
+def test_a_run_that_fails_after_it_has_taken_its_inputs(tmp_path):
+    """Nothing of it stays, and the next requests are answered."""
+    text = config(more="instance_group [ { count: 1 kind: KIND_CPU } ]\n").replace("dims: [ ", "dims: [ -1, ")
+    write_model(tmp_path, "m", aoti_packages.code(tmp_path / "mark"), text)
+    with serve(tmp_path) as running, tritonclient.http.InferenceServerClient(running.url) as client:
+        for n in (3, 3, 2):
+            with pytest.raises(InferenceServerException, match=f"the compiled model has failed: expected size 4=={n} at dim=0$"):
+                ask(client, "m", INPUT__0=rows(n), INPUT__1=rows(4))
+            answer = ask(client, "m", INPUT__0=rows(n, n), INPUT__1=rows(n))
+            np.testing.assert_array_equal(answer.as_numpy("sum"), rows(n, n) + rows(n))
+            assert answer.as_numpy("live").tolist() == [[8]] * n
+
+
 def test_loads_of_the_same_package_take_no_more_memory(tmp_path):
     write_model(tmp_path, "m", aoti_packages.code(tmp_path / "mark"))
     write_model(tmp_path, "same", aoti_packages.code(tmp_path / "mark"))

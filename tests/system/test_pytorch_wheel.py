@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 import tritonclient.http
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import repository
 import server as servers
@@ -100,6 +100,14 @@ class AddSub(nn.Module):
     def forward(self, a, b):
         return a + b, a - b
 
+class Looks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.arange(10.)[:, None].repeat(1, 16))
+
+    def forward(self, index, x):
+        return self.table[index[:, 0]] + x
+
 class Sorts(nn.Module):
     def forward(self, x):
         return torch.sort(x)[0]
@@ -122,6 +130,7 @@ if len(sys.argv) > 2:
 compile("net", net, torch.rand(6, 3, 12, 12))
 compile("add_sub", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
 compile("strict", AddSub(), torch.rand(2, 16), torch.rand(2, 16))
+compile("looks", Looks(), torch.zeros(6, 1, dtype=torch.int64), torch.rand(6, 16))
 """
 
 NET = """
@@ -136,19 +145,25 @@ input [ { name: "a" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "b" data_type: 
 output [ { name: "sum" data_type: TYPE_FP32 dims: [ 16 ] }, { name: "difference" data_type: TYPE_FP32 dims: [ 16 ] } ]
 instance_group [ { count: 1 kind: KIND_CPU } ]
 """
+LOOKS = """
+platform: "torch_aoti"
+input [ { name: "index" data_type: TYPE_INT64 dims: [ -1, 1 ] }, { name: "x" data_type: TYPE_FP32 dims: [ -1, 16 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, 16 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
 
 
 def ask(client, model, **tensors):
     inputs = []
     for name, value in tensors.items():
-        inputs.append(tritonclient.http.InferInput(name, value.shape, "FP32"))
+        inputs.append(tritonclient.http.InferInput(name, value.shape, np_to_triton_dtype(value.dtype)))
         inputs[-1].set_data_from_numpy(value)
     return client.infer(model, inputs)
 
 
 def test_packages_of_aotinductor_answer_what_python_answers(tmp_path):
     """Without the part in C++, and without CUDA. Shapes that the code was not compiled for are errors."""
-    for name, config in (("net", NET), ("add_sub", ADD_SUB), ("strict", ADD_SUB)):
+    for name, config in (("net", NET), ("add_sub", ADD_SUB), ("strict", ADD_SUB), ("looks", LOOKS)):
         repository.write_model(tmp_path / "models", name, config)
     torch_wheel.run_python(tmp_path, COMPILE, tmp_path / "models")
     known = np.load(tmp_path / "models" / "answers.npz")
@@ -165,8 +180,19 @@ def test_packages_of_aotinductor_answer_what_python_answers(tmp_path):
             ask(client, "add_sub", a=a[:, :3].copy(), b=a)
         with pytest.raises(InferenceServerException, match="dim value is too small at 0"):
             ask(client, "strict", a=a[:1], b=a[:1])
+        check_refused_runs(client)
         maps = open(f"/proc/{running.pid}/maps").read()
     assert "libtorch_cpu.so" in maps and not re.search(r"/libtorch\.so|libtorch_cuda|libconch_torch", maps)
+
+
+def check_refused_runs(client):
+    """The code finds while it runs that rows do not fit, or that an index is none of the table. The next answers are right."""
+    for n in (3, 60):
+        x, places = np.random.default_rng(n).random((n, 16), np.float32), np.arange(n)[:, None] % 10
+        for given in ({"index": np.maximum(places, 77 * (places == places[-1])), "x": x}, {"index": places, "x": x[1:]}):
+            with pytest.raises(InferenceServerException, match="the compiled model has failed: (index out of bounds|expected size)"):
+                ask(client, "looks", **given)
+            np.testing.assert_array_equal(ask(client, "looks", index=places, x=x).as_numpy("y"), np.float32(places) + x)
 
 
 SORTS = """

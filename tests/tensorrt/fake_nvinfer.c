@@ -10,13 +10,14 @@
  *     in NAME TYPE DIMS [shape] [host] [format N]   a tensor; DIMS as -1x16, or . for none
  *     out NAME TYPE DIMS …
  *     profile N NAME MIN OPT MAX                    limits of an input in the N-th profile
- *     op add|sub A B OUT                            of floats
+ *     op add|sub A B OUT                            of floats; other shapes fail
  *     op copy IN OUT                                of any type
  *     op ones SHAPE OUT                             floats, whose shape is the values of SHAPE
  *     op positive IN OUT                            the floats above 0: their number is found late
  *     op accumulate IN STATE NEW                    NEW = STATE + IN, of floats
  *     op how IN OUT                                 OUT = IN of floats, + 1000 outside of a graph
  *     op crash                                      the launch fails
+ *     op zero IN                                    the launch fails unless all values are 0
  *
  * Shapes must have been executed once before a launch of them is captured.
  */
@@ -393,12 +394,32 @@ static bool find_positive(struct context *c, const struct op *o)
     return true;
 }
 
+static bool is_zero(struct context *c, const char *name)
+{
+    const struct fake_tensor *t;
+    struct trt_dims dims = context_shape(&c->inner, name);
+    const char *bytes = bytes_of(c, name);
+    bound_of(c, name, &t);
+    for (size_t i = 0; i < (size_t)count(&dims) * element_size(t->type); i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
+static bool have_same_shape(struct context *c, const char *a, const char *b)
+{
+    struct trt_dims one = context_shape(&c->inner, a), other = context_shape(&c->inner, b);
+    return one.rank == other.rank && memcmp(one.d, other.d, (size_t)one.rank * sizeof(*one.d)) == 0;
+}
+
 static bool compute(struct context *c, const struct op *o)
 {
     struct trt_dims dims;
     const struct fake_tensor *t;
     if (strcmp(o->kind, "crash") == 0)
         return fail(c->logger, "Error Code 1: Cuda Runtime (an illegal memory access)");
+    if (strcmp(o->kind, "zero") == 0)
+        return is_zero(c, o->names[0]) || fail(c->logger, "Error Code 2: a value is not 0");
     if (strcmp(o->kind, "positive") == 0)
         return find_positive(c, o);
     bool is_how = strcmp(o->kind, "how") == 0;
@@ -410,6 +431,9 @@ static bool compute(struct context *c, const struct op *o)
     const float *a = bytes_of(c, o->names[0]), *b = two ? NULL : bytes_of(c, o->names[1]);
     if (!to || !a || (!two && !b))
         return fail(c->logger, "an address is not of the GPU");
+    if (!two && !have_same_shape(c, o->names[0], o->names[1]))
+        return fail(c->logger, "Error Code 7: Internal Error (the shapes of an elementwise "
+                               "operation do not fit)");
     if (strcmp(o->kind, "copy") == 0)
         memcpy(to, a, (size_t)count(&dims) * element_size(t->type));
     for (int64_t i = 0; i < count(&dims); i++) {

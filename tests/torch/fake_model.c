@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_model - the code of a package, with the functions that AOTInductor's code has. It takes x
- * and y of [n,16] and returns their sum, their difference, which does not lie row after row in its
- * memory, and as [n,1] how many tensors live, and how many threads an operator has. MARK is a file
- * that it makes when it is loaded.
+ * and y of [n,COLUMNS] and returns their sum, their difference, which does not lie row after row in
+ * its memory, and as [n,1] how many tensors live, and how many threads an operator has. A run fails
+ * after it has taken its inputs where y has not as many rows as x; with N_INPUTS 3, x has as many
+ * more as the third input says, whole numbers of [n,1]. MARK is a file that it makes when it is
+ * loaded. N_MODELS is how many runs at once it was made for; 0: any number.
  * tests/system/aoti_packages.py compiles it.
  */
 #include <fcntl.h>
@@ -16,7 +18,12 @@
 
 #include "fake_torch.h"
 
+#ifndef COLUMNS
 #define COLUMNS 16
+#endif
+#ifndef N_INPUTS
+#define N_INPUTS 2
+#endif
 
 struct container {
     size_t n_models;
@@ -60,7 +67,7 @@ FUNCTION(Delete, struct container *c)
 FUNCTION(GetNumInputs, struct container *c, size_t *ret)
 {
     (void)c;
-    *ret = 2;
+    *ret = N_INPUTS;
     return 0;
 }
 
@@ -73,7 +80,7 @@ FUNCTION(GetNumOutputs, struct container *c, size_t *ret)
 
 FUNCTION(GetInputName, struct container *c, size_t i, const char **ret)
 {
-    static const char *const names[] = {"arg0_1", "arg1_1"};
+    static const char *const names[] = {"arg0_1", "arg1_1", "arg2_1"};
 
     (void)c;
     *ret = names[i];
@@ -95,6 +102,34 @@ static bool is_bad(struct tensor *t, int i)
         return false;
     snprintf(last_error, sizeof(last_error), "input_handles[%d]: unmatched dim value\nmore", i);
     return true;
+}
+
+static void take_inputs(struct tensor **in, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        aoti_torch_delete_tensor_object(in[i]);
+        in[i] = NULL;
+    }
+}
+
+/* Looks at rows, as genuine code does while it runs. */
+static bool do_rows_fit(struct tensor **in)
+{
+    int64_t *sizes, rows[2], more = 0, *numbers;
+
+    for (int i = 0; i < 2; i++) {
+        aoti_torch_get_sizes(in[i], &sizes);
+        rows[i] = sizes[0];
+    }
+    if (N_INPUTS == 3) {
+        aoti_torch_get_sizes(in[2], &sizes);
+        aoti_torch_get_data_ptr(in[2], (void **)&numbers);
+        for (int64_t i = 0; i < sizes[0]; i++)
+            more += numbers[i];
+    }
+    snprintf(last_error, sizeof(last_error), "expected size %lld==%lld at dim=0",
+             (long long)rows[1], (long long)(rows[0] + more));
+    return rows[0] + more == rows[1];
 }
 
 static void fill(struct tensor **out, const float *x, const float *y, int64_t n)
@@ -123,12 +158,17 @@ FUNCTION(Run, struct container *c, struct tensor **in, size_t n_in, struct tenso
     float *x, *y;
 
     (void)stream, (void)executor;
-    if (c->n_models != N_MODELS || n_in != 2 || n_out != 4 || is_bad(in[0], 0) || is_bad(in[1], 1))
+    if ((N_MODELS > 0 && c->n_models != N_MODELS) || n_in != N_INPUTS || n_out != 4 ||
+        is_bad(in[0], 0) || is_bad(in[1], 1))
         return 1;
     aoti_torch_get_sizes(in[0], &sizes);
     n = sizes[0];
     aoti_torch_get_data_ptr(in[0], (void **)&x);
     aoti_torch_get_data_ptr(in[1], (void **)&y);
+    if (!do_rows_fit(in)) {
+        take_inputs(in, n_in);
+        return 1;
+    }
     aoti_torch_empty_strided(2, (int64_t[]){n, COLUMNS}, (int64_t[]){COLUMNS, 1}, FAKE_FLOAT, 0, 0,
                              &out[0]);
     aoti_torch_empty_strided(2, (int64_t[]){n, COLUMNS}, (int64_t[]){1, n}, FAKE_FLOAT, 0, 0,
@@ -137,9 +177,6 @@ FUNCTION(Run, struct container *c, struct tensor **in, size_t n_in, struct tenso
         aoti_torch_empty_strided(2, (int64_t[]){n, 1}, (int64_t[]){1, 1}, FAKE_INT64, 0, 0,
                                  &out[i]);
     fill(out, x, y, n);
-    for (size_t i = 0; i < n_in; i++) {
-        aoti_torch_delete_tensor_object(in[i]);
-        in[i] = NULL;
-    }
+    take_inputs(in, n_in);
     return 0;
 }
