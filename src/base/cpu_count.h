@@ -10,8 +10,8 @@
 /*
  * cpu_count_usable - the CPUs that this process may run on, or as many as the CPU time that its
  * control groups allow would keep busy, where these are fewer; at least 1. The CPUs are those of
- * the calling thread, without the binding that it may have entered (base/cpu_binding.h). Reads
- * files in /proc and /sys. Thread: any.
+ * the process's first thread: another may be bound for a model (base/cpu_binding.h). Reads files
+ * in /proc and /sys. Thread: any.
  */
 int cpu_count_usable(void);
 
