@@ -83,6 +83,7 @@ static void ask_instances(struct model *m)
  * as long as the reference, and the backend as long as this thread. */
 static void end_question(struct model *m, struct helpers *askers)
 {
+    atomic_fetch_sub(&m->services->readiness_watch->n_asking, 1);
     notify_waiting(&m->readiness, askers);
     model_request_ended(m);
     model_unref(m);
@@ -142,11 +143,12 @@ static void fire_again_locked(struct readiness_watch *w)
     deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
 }
 
-/* A client wants the answer, or a question begins: the watch looks in a second at the latest. */
-static void keep_watching(struct readiness_watch *w)
+/* A question begins: the watch looks in a second at the latest. */
+static void keep_watching(const struct model *m)
 {
+    struct readiness_watch *w = m->services->readiness_watch;
     mutex_lock(&w->mu);
-    w->is_wanted = true;
+    w->is_wanted |= clock_now_ns(m->clock) < atomic_load(&m->readiness.wanted_until_ns);
     if (w->deadline_timer.set && !w->ending && !w->is_at_it)
         fire_again_locked(w);
     mutex_unlock(&w->mu);
@@ -156,7 +158,7 @@ static void keep_watching(struct readiness_watch *w)
 static void start_question(struct model *m, bool again)
 {
     struct readiness *rd = &m->readiness;
-    keep_watching(m->services->readiness_watch);
+    keep_watching(m);
     model_request_begun(m);
     if (atomic_load(&m->stopping) || !want_question(rd, again)) {
         model_request_ended(m);
@@ -166,6 +168,7 @@ static void start_question(struct model *m, bool again)
      * ended, and this counts as one. */
     struct helpers *askers = &m->backend->askers;
     model_ref(m);
+    atomic_fetch_add(&m->services->readiness_watch->n_asking, 1);
     /* seq_cst: readiness_end() comes after the change of `stopping`, and waits for ours. */
     if (atomic_load(&m->stopping)) {
         atomic_store(&rd->asking, NOT_ASKING);
@@ -211,17 +214,20 @@ static void ask_wanted_again(struct control_job *job)
     bool any = w->ask_wanted(w);
     mutex_lock(&w->mu);
     w->is_at_it = false;
-    if ((any || w->is_wanted) && !w->ending)
+    w->is_wanted |= any;
+    if (w->is_wanted && !w->ending)
         fire_again_locked(w);
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
 }
 
+/* After questions that were answered at once there is nothing to look at, and no need of a thread.
+ */
 static void on_readiness_timer(struct deadline_timer *t)
 {
     struct readiness_watch *w = CONTAINER_OF(t, struct readiness_watch, deadline_timer);
     mutex_lock(&w->mu);
-    bool mine = !w->is_at_it && !w->ending;
+    bool mine = !w->is_at_it && !w->ending && (w->is_wanted || atomic_load(&w->n_asking) > 0);
     if (mine) {
         w->is_at_it = true;
         w->is_wanted = false;
@@ -250,6 +256,7 @@ void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *dea
     w->ask_wanted = ask_wanted;
     w->deadline_timer.set = NULL;
     w->is_at_it = w->is_wanted = w->ending = false;
+    atomic_init(&w->n_asking, 0);
     mutex_init(&w->mu, READINESS_WATCH_LEVEL, "readiness_watch.mu");
     cond_init(&w->changed);
 }

@@ -35,12 +35,13 @@ struct readiness_watch {
     bool (*ask_wanted)(struct readiness_watch *w);
 
     struct control_job job;
-    struct mutex mu; /* level 310 in core/README.md */
+    atomic_uint n_asking; /* questions in progress */
+    struct mutex mu;      /* level 310 in core/README.md */
     struct cond changed;
     /* Under mu. */
     struct deadline_timer deadline_timer;
     bool is_at_it, ending;
-    bool is_wanted; /* somebody has wanted to know since it was at it last */
+    bool is_wanted; /* a client wants to know, also after it was at it last */
 };
 
 /* readiness_watch_init - @ask_wanted  see above. readiness_watch_end() ends it. */
