@@ -143,7 +143,8 @@ static void fire_again_locked(struct readiness_watch *w)
     deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
 }
 
-/* A question begins: the watch looks in a second at the latest. */
+/* A question has been counted: the watch looks in a second at the latest, or, if it is at it now, a
+ * second after. */
 static void keep_watching(const struct model *m)
 {
     struct readiness_watch *w = m->services->readiness_watch;
@@ -158,7 +159,6 @@ static void keep_watching(const struct model *m)
 static void start_question(struct model *m, bool again)
 {
     struct readiness *rd = &m->readiness;
-    keep_watching(m);
     model_request_begun(m);
     if (atomic_load(&m->stopping) || !want_question(rd, again)) {
         model_request_ended(m);
@@ -169,6 +169,7 @@ static void start_question(struct model *m, bool again)
     struct helpers *askers = &m->backend->askers;
     model_ref(m);
     atomic_fetch_add(&m->services->readiness_watch->n_asking, 1);
+    keep_watching(m);
     /* seq_cst: readiness_end() comes after the change of `stopping`, and waits for ours. */
     if (atomic_load(&m->stopping)) {
         atomic_store(&rd->asking, NOT_ASKING);
@@ -215,7 +216,7 @@ static void ask_wanted_again(struct control_job *job)
     mutex_lock(&w->mu);
     w->is_at_it = false;
     w->is_wanted |= any;
-    if (w->is_wanted && !w->ending)
+    if ((w->is_wanted || atomic_load(&w->n_asking) > 0) && !w->ending)
         fire_again_locked(w);
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
