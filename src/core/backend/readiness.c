@@ -79,11 +79,38 @@ static void ask_instances(struct model *m)
     status_free(st);
 }
 
+static void fire_again_locked(struct readiness_watch *w, uint64_t now_ns)
+{
+    deadline_timer_fire_by(&w->deadline_timer, now_ns + AGAIN_NS);
+}
+
+/* A question begins: the watch looks in a second at the latest, or, if it is at it now, a second
+ * after. */
+static void count_question(const struct model *m)
+{
+    struct readiness_watch *w = m->services->readiness_watch;
+    mutex_lock(&w->mu);
+    uint64_t now_ns = clock_now_ns(m->clock);
+    if (w->n_asking++ == 0)
+        w->asking_since_ns = now_ns;
+    w->is_wanted |= now_ns < atomic_load(&m->readiness.wanted_until_ns);
+    if (w->deadline_timer.set && !w->ending && !w->is_at_it)
+        fire_again_locked(w, now_ns);
+    mutex_unlock(&w->mu);
+}
+
+static void uncount_question(struct readiness_watch *w)
+{
+    mutex_lock(&w->mu);
+    w->n_asking--;
+    mutex_unlock(&w->mu);
+}
+
 /* After the change to NOT_ASKING a model that has never served may be taken down; its struct lives
  * as long as the reference, and the backend as long as this thread. */
 static void end_question(struct model *m, struct helpers *askers)
 {
-    atomic_fetch_sub(&m->services->readiness_watch->n_asking, 1);
+    uncount_question(m->services->readiness_watch);
     notify_waiting(&m->readiness, askers);
     model_request_ended(m);
     model_unref(m);
@@ -138,23 +165,6 @@ static bool hold_backend(struct model *m)
     return false;
 }
 
-static void fire_again_locked(struct readiness_watch *w)
-{
-    deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
-}
-
-/* A question has been counted: the watch looks in a second at the latest, or, if it is at it now, a
- * second after. */
-static void keep_watching(const struct model *m)
-{
-    struct readiness_watch *w = m->services->readiness_watch;
-    mutex_lock(&w->mu);
-    w->is_wanted |= clock_now_ns(m->clock) < atomic_load(&m->readiness.wanted_until_ns);
-    if (w->deadline_timer.set && !w->ending && !w->is_at_it)
-        fire_again_locked(w);
-    mutex_unlock(&w->mu);
-}
-
 /* Starts a question, unless the model is being stopped. The caller has a reference. */
 static void start_question(struct model *m, bool again)
 {
@@ -168,8 +178,7 @@ static void start_question(struct model *m, bool again)
      * ended, and this counts as one. */
     struct helpers *askers = &m->backend->askers;
     model_ref(m);
-    atomic_fetch_add(&m->services->readiness_watch->n_asking, 1);
-    keep_watching(m);
+    count_question(m);
     /* seq_cst: readiness_end() comes after the change of `stopping`, and waits for ours. */
     if (atomic_load(&m->stopping)) {
         atomic_store(&rd->asking, NOT_ASKING);
@@ -216,22 +225,26 @@ static void ask_wanted_again(struct control_job *job)
     mutex_lock(&w->mu);
     w->is_at_it = false;
     w->is_wanted |= any;
-    if ((w->is_wanted || atomic_load(&w->n_asking) > 0) && !w->ending)
-        fire_again_locked(w);
+    if ((w->is_wanted || w->n_asking > 0) && !w->ending)
+        fire_again_locked(w, clock_now_ns(w->deadline_timers->clock));
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
 }
 
-/* After questions that were answered at once there is nothing to look at, and no need of a thread.
- */
+/* Questions that were answered at once need no look, and no thread for it. */
 static void on_readiness_timer(struct deadline_timer *t)
 {
     struct readiness_watch *w = CONTAINER_OF(t, struct readiness_watch, deadline_timer);
     mutex_lock(&w->mu);
-    bool mine = !w->is_at_it && !w->ending && (w->is_wanted || atomic_load(&w->n_asking) > 0);
+    uint64_t now_ns = clock_now_ns(w->deadline_timers->clock);
+    bool is_free = !w->is_at_it && !w->ending;
+    bool lasts = w->n_asking > 0 && now_ns - w->asking_since_ns >= AGAIN_NS;
+    bool mine = is_free && (w->is_wanted || lasts);
     if (mine) {
         w->is_at_it = true;
         w->is_wanted = false;
+    } else if (is_free && w->n_asking > 0) {
+        fire_again_locked(w, w->asking_since_ns);
     }
     mutex_unlock(&w->mu);
     w->job.run = ask_wanted_again;
@@ -257,7 +270,8 @@ void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *dea
     w->ask_wanted = ask_wanted;
     w->deadline_timer.set = NULL;
     w->is_at_it = w->is_wanted = w->ending = false;
-    atomic_init(&w->n_asking, 0);
+    w->n_asking = 0;
+    w->asking_since_ns = 0;
     mutex_init(&w->mu, READINESS_WATCH_LEVEL, "readiness_watch.mu");
     cond_init(&w->changed);
 }

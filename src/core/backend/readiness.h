@@ -35,13 +35,14 @@ struct readiness_watch {
     bool (*ask_wanted)(struct readiness_watch *w);
 
     struct control_job job;
-    atomic_uint n_asking; /* questions in progress */
-    struct mutex mu;      /* level 310 in core/README.md */
+    struct mutex mu; /* level 310 in core/README.md */
     struct cond changed;
     /* Under mu. */
     struct deadline_timer deadline_timer;
     bool is_at_it, ending;
-    bool is_wanted; /* a client wants to know, also after it was at it last */
+    bool is_wanted;           /* a client wants to know, also after it was at it last */
+    unsigned int n_asking;    /* questions in progress */
+    uint64_t asking_since_ns; /* since when there has been one without a pause */
 };
 
 /* readiness_watch_init - @ask_wanted  see above. readiness_watch_end() ends it. */

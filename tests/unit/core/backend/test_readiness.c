@@ -6,6 +6,7 @@
 #include "core/backend/readiness.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,7 @@ enum { THREADS = 4, ROUNDS = 200 };
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool is_shut, fails;
-static int n_inside, most_inside, n_asked;
+static int n_inside, most_inside, n_asked, n_looks;
 
 static struct status *answer(struct instance *in)
 {
@@ -54,12 +55,17 @@ static void set_backend(bool shut, bool failing)
     pthread_mutex_unlock(&mu);
 }
 
-static void await_asked(int n)
+static void await_count(const int *count, int n)
 {
     pthread_mutex_lock(&mu);
-    while (n_asked < n)
+    while (*count < n)
         pthread_cond_wait(&changed, &mu);
     pthread_mutex_unlock(&mu);
+}
+
+static void await_asked(int n)
+{
+    await_count(&n_asked, n);
 }
 
 static int count_asked(void)
@@ -73,6 +79,10 @@ static int count_asked(void)
 static bool ask_none(struct readiness_watch *w)
 {
     (void)w;
+    pthread_mutex_lock(&mu);
+    n_looks++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mu);
     return false;
 }
 
@@ -84,12 +94,15 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
-/* Makes a model whose backend has been asked once. */
-static void make(struct fake_model *f)
+/* Makes a model whose backend has been asked once. @clock  NULL: the real one */
+static void make_timed(struct fake_model *f, struct clock_fake *clock)
 {
     set_backend(false, false);
-    n_asked = most_inside = 0;
-    fake_model_make(f, config, 1, execute);
+    n_asked = most_inside = n_looks = 0;
+    if (clock)
+        fake_model_make_timed(f, clock, config, 1, execute);
+    else
+        fake_model_make(f, config, 1, execute);
     f->backend.fns.instance_ready = answer;
     helpers_init(&f->backend.askers);
     readiness_watch_init(&f->server.readiness_watch, &f->server.deadline_timers, &f->server.helpers,
@@ -98,6 +111,11 @@ static void make(struct fake_model *f)
     assert_int_equal(count_asked(), 0);
     readiness_begin(f->model);
     assert_int_equal(count_asked(), 1);
+}
+
+static void make(struct fake_model *f)
+{
+    make_timed(f, NULL);
 }
 
 static void end(struct fake_model *f)
@@ -195,10 +213,7 @@ static void models_that_do_not_answer_delay_no_other_for_long(void **state)
         held[i] = (struct control_job){.run = hold_asker};
         helpers_post(&f.backend.askers, &held[i]);
     }
-    pthread_mutex_lock(&mu);
-    while (n_held < CONTROL_MAX_OTHERS)
-        pthread_cond_wait(&changed, &mu);
-    pthread_mutex_unlock(&mu);
+    await_count(&n_held, CONTROL_MAX_OTHERS);
 
     set_backend(false, true);
     readiness_changed(f.model);
@@ -214,6 +229,43 @@ static void models_that_do_not_answer_delay_no_other_for_long(void **state)
     may_end = true;
     pthread_cond_broadcast(&freed);
     pthread_mutex_unlock(&mu);
+    end(&f);
+}
+
+/* The answer is there a little before the watch hears of it. */
+static void await_watch_quiet(struct readiness_watch *w)
+{
+    for (bool quiet = false; !quiet; sched_yield()) {
+        mutex_lock(&w->mu);
+        quiet = w->n_asking == 0;
+        mutex_unlock(&w->mu);
+    }
+}
+
+/* While models are loaded one after another, a question is often in progress when the timer fires.
+ */
+static void the_watch_looks_at_questions_that_last_a_second(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct fake_model f;
+    clock_fake_init(&clock, NS_PER_S);
+    make_timed(&f, &clock);
+    await_watch_quiet(&f.server.readiness_watch);
+    clock_fake_await(&clock, NS_PER_S); /* because of the question of the load */
+    clock_fake_advance(&clock, 600 * NS_PER_MS);
+    set_backend(true, false);
+    readiness_changed(f.model);
+    await_asked(2);
+    clock_fake_advance(&clock, 400 * NS_PER_MS);
+    clock_fake_await(&clock, 600 * NS_PER_MS);
+    assert_false(f.server.helpers.has_threads);
+    clock_fake_advance(&clock, 600 * NS_PER_MS);
+    await_count(&n_looks, 1);
+    clock_fake_await(&clock, NS_PER_S); /* it looks again */
+    clock_fake_advance(&clock, NS_PER_S);
+    await_count(&n_looks, 2);
+    set_backend(false, false);
     end(&f);
 }
 
@@ -302,6 +354,7 @@ int main(void)
         cmocka_unit_test(one_thread_at_a_time_asks),
         cmocka_unit_test(a_question_sees_what_was_before_it),
         cmocka_unit_test(models_that_do_not_answer_delay_no_other_for_long),
+        cmocka_unit_test(the_watch_looks_at_questions_that_last_a_second),
         cmocka_unit_test(instances_are_listed_in_the_callers_room),
         cmocka_unit_test(a_model_that_stops_is_not_asked),
         cmocka_unit_test(a_model_is_alone_once_whatever_its_backend_says),
