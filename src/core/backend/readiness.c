@@ -84,18 +84,32 @@ static void fire_again_locked(struct readiness_watch *w, uint64_t now_ns)
     deadline_timer_fire_by(&w->deadline_timer, now_ns + AGAIN_NS);
 }
 
-/* A question begins: the watch looks in a second at the latest, or, if it is at it now, a second
- * after. */
-static void count_question(const struct model *m)
+/* The watch looks in a second at the latest, or, if it is at it now, a second after. */
+static void keep_watching_locked(struct readiness_watch *w, uint64_t now_ns)
 {
-    struct readiness_watch *w = m->services->readiness_watch;
-    mutex_lock(&w->mu);
-    uint64_t now_ns = clock_now_ns(m->clock);
-    if (w->n_asking++ == 0)
-        w->asking_since_ns = now_ns;
-    w->is_wanted |= now_ns < atomic_load(&m->readiness.wanted_until_ns);
     if (w->deadline_timer.set && !w->ending && !w->is_at_it)
         fire_again_locked(w, now_ns);
+}
+
+/* A client wants to know of a model: the watch asks it, also where no question begins now. */
+static void have_models_asked(struct readiness_watch *w, uint64_t now_ns)
+{
+    /* seq_cst: the time until which it wants to know is stored. */
+    if (LIKELY(atomic_load(&w->is_wanted)))
+        return;
+    mutex_lock(&w->mu);
+    atomic_store(&w->is_wanted, true);
+    keep_watching_locked(w, now_ns);
+    mutex_unlock(&w->mu);
+}
+
+/* A question begins. */
+static void count_question(struct readiness_watch *w, uint64_t now_ns)
+{
+    mutex_lock(&w->mu);
+    if (w->n_asking++ == 0)
+        w->asking_since_ns = now_ns;
+    keep_watching_locked(w, now_ns);
     mutex_unlock(&w->mu);
 }
 
@@ -178,14 +192,15 @@ static void start_question(struct model *m, bool again)
      * ended, and this counts as one. */
     struct helpers *askers = &m->backend->askers;
     model_ref(m);
-    count_question(m);
+    uint64_t now_ns = clock_now_ns(m->clock);
+    count_question(m->services->readiness_watch, now_ns);
     /* seq_cst: readiness_end() comes after the change of `stopping`, and waits for ours. */
     if (atomic_load(&m->stopping)) {
         atomic_store(&rd->asking, NOT_ASKING);
         end_question(m, askers);
         return;
     }
-    atomic_store(&rd->asked_ns, clock_now_ns(m->clock));
+    atomic_store(&rd->asked_ns, now_ns);
     rd->job.run = run_question_job;
     struct control *control = helpers_control(askers);
     if (LIKELY(control != NULL)) {
@@ -224,8 +239,9 @@ static void ask_wanted_again(struct control_job *job)
     bool any = w->ask_wanted(w);
     mutex_lock(&w->mu);
     w->is_at_it = false;
-    w->is_wanted |= any;
-    if ((w->is_wanted || w->n_asking > 0) && !w->ending)
+    if (any)
+        atomic_store(&w->is_wanted, true);
+    if ((atomic_load(&w->is_wanted) || w->n_asking > 0) && !w->ending)
         fire_again_locked(w, clock_now_ns(w->deadline_timers->clock));
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
@@ -239,10 +255,10 @@ static void on_readiness_timer(struct deadline_timer *t)
     uint64_t now_ns = clock_now_ns(w->deadline_timers->clock);
     bool is_free = !w->is_at_it && !w->ending;
     bool lasts = w->n_asking > 0 && now_ns - w->asking_since_ns >= AGAIN_NS;
-    bool mine = is_free && (w->is_wanted || lasts);
+    bool mine = is_free && (atomic_load(&w->is_wanted) || lasts);
     if (mine) {
         w->is_at_it = true;
-        w->is_wanted = false;
+        atomic_store(&w->is_wanted, false);
     } else if (is_free && w->n_asking > 0) {
         fire_again_locked(w, w->asking_since_ns);
     }
@@ -269,7 +285,8 @@ void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *dea
     w->helpers = helpers;
     w->ask_wanted = ask_wanted;
     w->deadline_timer.set = NULL;
-    w->is_at_it = w->is_wanted = w->ending = false;
+    w->is_at_it = w->ending = false;
+    atomic_init(&w->is_wanted, false);
     w->n_asking = 0;
     w->asking_since_ns = 0;
     mutex_init(&w->mu, READINESS_WATCH_LEVEL, "readiness_watch.mu");
@@ -374,6 +391,7 @@ bool readiness_known(struct model *m)
     if (readiness_is_asked(m)) {
         uint64_t now_ns = clock_now_ns(m->clock);
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
+        have_models_asked(m->services->readiness_watch, now_ns);
         ready = atomic_load(&rd->answer) == READINESS_YES;
         if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS)
             start_question(m, false);

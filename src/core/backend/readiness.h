@@ -36,11 +36,13 @@ struct readiness_watch {
 
     struct control_job job;
     struct mutex mu; /* level 310 in core/README.md */
+    /* A client has wanted to know since the last look began. Then the timer is set, or the watch
+     * is looking. Written under mu. */
+    atomic_bool is_wanted;
     struct cond changed;
     /* Under mu. */
     struct deadline_timer deadline_timer;
     bool is_at_it, ending;
-    bool is_wanted;           /* a client wants to know, also after it was at it last */
     unsigned int n_asking;    /* questions in progress */
     uint64_t asking_since_ns; /* since when there has been one without a pause */
 };

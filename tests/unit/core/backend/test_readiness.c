@@ -269,6 +269,23 @@ static void the_watch_looks_at_questions_that_last_a_second(void **state)
     end(&f);
 }
 
+/* A client asks so soon after the load that no question begins for it. */
+static void the_watch_asks_again_what_a_client_wants_to_know(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct fake_model f;
+    clock_fake_init(&clock, NS_PER_S);
+    make_timed(&f, &clock);
+    await_watch_quiet(&f.server.readiness_watch);
+    assert_true(readiness_known(f.model));
+    clock_fake_await(&clock, NS_PER_S);
+    clock_fake_advance(&clock, NS_PER_S);
+    await_count(&n_looks, 1);
+    assert_int_equal(count_asked(), 1);
+    end(&f);
+}
+
 static void a_model_that_stops_is_not_asked(void **state)
 {
     (void)state;
@@ -355,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_question_sees_what_was_before_it),
         cmocka_unit_test(models_that_do_not_answer_delay_no_other_for_long),
         cmocka_unit_test(the_watch_looks_at_questions_that_last_a_second),
+        cmocka_unit_test(the_watch_asks_again_what_a_client_wants_to_know),
         cmocka_unit_test(instances_are_listed_in_the_callers_room),
         cmocka_unit_test(a_model_that_stops_is_not_asked),
         cmocka_unit_test(a_model_is_alone_once_whatever_its_backend_says),
