@@ -73,7 +73,6 @@ def work(server):
     ask_stream(server)
     generate(server, "any_fp32", {"INPUT0": [1, 2]})
     ask_as_one(server, traceparent=PARENT + "01", tracestate="a=1, b=2")
-    triton_grpc.InferenceServerClient(server.grpc_url).infer("any_fp32", fp32([1, 2]), headers={"traceparent": PARENT + "01", "tracestate": "c=3"})
 
 
 def both_servers(root, *args, **more):
@@ -88,16 +87,23 @@ def test_the_spans_are_those_of_triton(root):
     seen = []
     for server, collector in both_servers(root, "opentelemetry,resource=service.name=mine", "opentelemetry,resource=site=a=b"):
         work(server)
-        spans = collector.wait(n_traces(7))
-        assert len({span.trace_id for span in spans}) == 6    # two requests name one trace
+        spans = collector.wait(n_traces(6))
+        assert len({span.trace_id for span in spans}) == 6
         assert {(span.resource["service.name"], span.resource["site"]) for span in spans} == {("mine", "a=b")}
         assert {span.scope[0] for span in spans} == {"triton-server"}
-        if not isinstance(server, triton.Triton):
-            assert {span.state for span in spans} == {"", "a=1,b=2", "c=3"}
-        for span in spans:
-            span.state = span.state.replace("c=3", "")    # over gRPC Triton forgets it
+        assert {span.state for span in spans} == {"", "a=1,b=2"}
         seen.append(tree(spans))
     assert seen[0] == seen[1]
+
+
+def test_a_client_names_a_trace_by_grpc(root):
+    """As over HTTP. Triton forgets the state, and on a busy machine at times the whole name."""
+    with Collector() as collector, Server(root, flags=collector.flags(), grpc=True) as server:
+        headers = {"traceparent": PARENT + "01", "tracestate": "c=3"}
+        triton_grpc.InferenceServerClient(server.grpc_url).infer("any_fp32", fp32([1, 2]), headers=headers)
+        spans = collector.wait(n_traces(1))
+    assert {(span.trace_id, span.state) for span in spans} == {(PARENT.split("-")[1], "c=3")}
+    assert [span.parent for span in spans if span.name == "InferRequest"] == [PARENT.split("-")[2]]
 
 
 @triton.needed
