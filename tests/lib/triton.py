@@ -6,8 +6,10 @@ tools/reference is used, once `make reference` has installed what that needs. CO
 that compare with it, in test runs about something other than Conch's behaviour.
 """
 
+import contextlib
 import os
 import pathlib
+import subprocess
 import warnings
 
 import pytest
@@ -37,17 +39,21 @@ needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 
 _running = []    # those whose `with` has begun and not ended
+_failed = []     # those that had ended by themselves when an error left their `with`
 
 
 def start_ended_again():
-    """Starts every one again that has ended by itself: how many there were."""
-    return sum(server.start_again_if_ended() for server in list(_running))
+    """Starts every one again that has ended by itself: how many there were, also of those whose `with` an error left."""
+    n_failed = len(_failed)
+    _failed.clear()
+    return n_failed + sum(server.start_again_if_ended() for server in list(_running))
 
 
 class Triton(servers.Server):
     """At the end it is killed: its own stop takes a second, and now and then it crashes in it. A test of its stop sets
     graceful=True. It has races in which it ends: a warning tells it, since it is not what is tested. tests/conftest.py
-    then starts it again and repeats the test. await_more() is called once it has been started again."""
+    then starts it again, unless the test itself does, and repeats the test. await_more() is called once it has been
+    started again."""
 
     listens_first = False
     await_more = staticmethod(lambda: None)
@@ -73,7 +79,11 @@ class Triton(servers.Server):
         if self.graceful:
             super().__exit__(kind, value, trace)
             return
-        self.warn_if_ended()
+        if isinstance(value, OSError):    # its sockets close a little before it has ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+        if self.warn_if_ended() and value:
+            _failed.append(self)
         self.kill()
 
     def kill(self):

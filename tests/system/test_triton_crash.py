@@ -10,7 +10,8 @@ import repository
 import triton
 
 pytestmark = triton.needed
-_processes = []    # those that test_a_crash_… has met
+_processes = []    # those that test_a_crash_repeats_the_test has met
+_own = []          # those of test_a_crash_of_its_own_…
 
 
 @pytest.fixture(name="genuine", scope="module")
@@ -27,3 +28,14 @@ def test_a_crash_repeats_the_test(genuine):
     with urllib.request.urlopen(f"http://{genuine.url}/v2/health/ready", timeout=60) as answer:
         assert answer.status == 200
     assert len(_processes) == 2
+
+
+def test_a_crash_of_its_own_process_repeats_a_test(tmp_path):
+    with triton.Triton(repository.write_standard(tmp_path)) as server:
+        _own.append(server)
+        if len(_own) == 1:
+            server.signal(signal.SIGSEGV)
+            server.process.wait()
+        with urllib.request.urlopen(f"http://{server.url}/v2/health/ready", timeout=60) as answer:
+            assert answer.status == 200
+    assert len(_own) == 2
