@@ -14,6 +14,11 @@ _processes = []    # those that test_a_crash_repeats_the_test has met
 _own = []          # those of test_a_crash_of_its_own_…
 
 
+def check_ready(server):
+    with urllib.request.urlopen(f"http://{server.url}/v2/health/ready", timeout=60) as answer:
+        assert answer.status == 200
+
+
 @pytest.fixture(name="genuine", scope="module")
 def genuine_(tmp_path_factory):
     with triton.Triton(repository.write_standard(tmp_path_factory.mktemp("models"))) as server:
@@ -25,8 +30,7 @@ def test_a_crash_repeats_the_test(genuine):
     if len(_processes) == 1:
         genuine.signal(signal.SIGSEGV)
         genuine.process.wait()
-    with urllib.request.urlopen(f"http://{genuine.url}/v2/health/ready", timeout=60) as answer:
-        assert answer.status == 200
+    check_ready(genuine)
     assert len(_processes) == 2
 
 
@@ -36,6 +40,5 @@ def test_a_crash_of_its_own_process_repeats_a_test(tmp_path):
         if len(_own) == 1:
             server.signal(signal.SIGSEGV)
             server.process.wait()
-        with urllib.request.urlopen(f"http://{server.url}/v2/health/ready", timeout=60) as answer:
-            assert answer.status == 200
+        check_ready(server)
     assert len(_own) == 2

@@ -79,22 +79,23 @@ static void ask_instances(struct model *m)
     status_free(st);
 }
 
-static void fire_again_locked(struct readiness_watch *w, uint64_t now_ns)
+/* The watch looks a second after that time, at the latest. */
+static void fire_after_locked(struct readiness_watch *w, uint64_t from_ns)
 {
-    deadline_timer_fire_by(&w->deadline_timer, now_ns + AGAIN_NS);
+    deadline_timer_fire_by(&w->deadline_timer, from_ns + AGAIN_NS);
 }
 
-/* The watch looks in a second at the latest, or, if it is at it now, a second after. */
+/* The watch looks in a second at the latest, or, if it is looking now, a second after. */
 static void keep_watching_locked(struct readiness_watch *w, uint64_t now_ns)
 {
     if (w->deadline_timer.set && !w->ending && !w->is_at_it)
-        fire_again_locked(w, now_ns);
+        fire_after_locked(w, now_ns);
 }
 
 /* A client wants to know of a model: the watch asks it, also where no question begins now. */
 static void have_models_asked(struct readiness_watch *w, uint64_t now_ns)
 {
-    /* seq_cst: the time until which it wants to know is stored. */
+    /* seq_cst: wanted_until_ns is stored; a look that clears is_wanted afterwards reads it. */
     if (LIKELY(atomic_load(&w->is_wanted)))
         return;
     mutex_lock(&w->mu);
@@ -242,7 +243,7 @@ static void ask_wanted_again(struct control_job *job)
     if (any)
         atomic_store(&w->is_wanted, true);
     if ((atomic_load(&w->is_wanted) || w->n_asking > 0) && !w->ending)
-        fire_again_locked(w, clock_now_ns(w->deadline_timers->clock));
+        fire_after_locked(w, clock_now_ns(w->deadline_timers->clock));
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
 }
@@ -260,7 +261,7 @@ static void on_readiness_timer(struct deadline_timer *t)
         w->is_at_it = true;
         atomic_store(&w->is_wanted, false);
     } else if (is_free && w->n_asking > 0) {
-        fire_again_locked(w, w->asking_since_ns);
+        fire_after_locked(w, w->asking_since_ns);
     }
     mutex_unlock(&w->mu);
     w->job.run = ask_wanted_again;

@@ -242,6 +242,16 @@ static void await_watch_quiet(struct readiness_watch *w)
     }
 }
 
+/* Makes a model by a fake clock; the question of its load has ended, and the timer is set for a
+ * second after it. */
+static void make_timed_and_quiet(struct fake_model *f, struct clock_fake *clock)
+{
+    clock_fake_init(clock, NS_PER_S);
+    make_timed(f, clock);
+    await_watch_quiet(&f->server.readiness_watch);
+    clock_fake_await(clock, NS_PER_S);
+}
+
 /* While models are loaded one after another, a question is often in progress when the timer fires.
  */
 static void the_watch_looks_at_questions_that_last_a_second(void **state)
@@ -249,10 +259,7 @@ static void the_watch_looks_at_questions_that_last_a_second(void **state)
     (void)state;
     struct clock_fake clock;
     struct fake_model f;
-    clock_fake_init(&clock, NS_PER_S);
-    make_timed(&f, &clock);
-    await_watch_quiet(&f.server.readiness_watch);
-    clock_fake_await(&clock, NS_PER_S); /* because of the question of the load */
+    make_timed_and_quiet(&f, &clock);
     clock_fake_advance(&clock, 600 * NS_PER_MS);
     set_backend(true, false);
     readiness_changed(f.model);
@@ -275,11 +282,8 @@ static void the_watch_asks_again_what_a_client_wants_to_know(void **state)
     (void)state;
     struct clock_fake clock;
     struct fake_model f;
-    clock_fake_init(&clock, NS_PER_S);
-    make_timed(&f, &clock);
-    await_watch_quiet(&f.server.readiness_watch);
+    make_timed_and_quiet(&f, &clock);
     assert_true(readiness_known(f.model));
-    clock_fake_await(&clock, NS_PER_S);
     clock_fake_advance(&clock, NS_PER_S);
     await_count(&n_looks, 1);
     assert_int_equal(count_asked(), 1);
